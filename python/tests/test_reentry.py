@@ -88,6 +88,29 @@ assert dlbridge.from_dlpack(chain).tolist() == [1, 1, 1]
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+def check_recursion_error(program, call):
+    """Checks that a call after a program raises the error of the limit, on a small stack."""
+    program += f"""
+caught = []
+
+def call():
+    try:
+        {call}
+    except RecursionError as error:
+        caught.append(str(error))
+
+threading.stack_size(768 << 10)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+assert "inside one another" in caught[0], caught
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize("protocol", ["__dlpack__", "__array_interface__"])
 def test_a_python_class_that_imports_itself_raises_a_recursion_error(protocol):
     """Python's limit let 1,000 imports overflow the stack of a thread."""
@@ -104,24 +127,8 @@ class Itself:
     else:
         {protocol} = property({protocol})
 
-caught = []
-
-def call():
-    try:
-        dlbridge.from_dlpack(Itself())
-    except RecursionError as error:
-        caught.append(str(error))
-
-threading.stack_size(768 << 10)
-thread = threading.Thread(target=call)
-thread.start()
-thread.join()
-assert "inside one another" in caught[0], caught
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    check_recursion_error(program, "dlbridge.from_dlpack(Itself())")
 
 
 CHUNKS = """
@@ -163,21 +170,5 @@ def again(x):
     return dlbridge.from_dlpack(x, copy=True)
 
 {itself}
-caught = []
-
-def call():
-    try:
-        again(Itself())
-    except RecursionError as error:
-        caught.append(str(error))
-
-threading.stack_size(768 << 10)
-thread = threading.Thread(target=call)
-thread.start()
-thread.join()
-assert "inside one another" in caught[0], caught
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, (done.returncode, done.stderr)
+    check_recursion_error(program, "again(Itself())")

@@ -74,7 +74,7 @@ fn python_objects_come_and_go() {
     drains_wait_for_the_lock(&host);
 }
 
-/// The first export makes the class, and a collection of CPython 3.11 runs meanwhile.
+/// The first export makes a class. CPython 3.11 collects garbage while it does, which runs code that changes the lists.
 fn lists_that_change_during_an_export_are_read_once(host: &Host) {
     static mut SHAPE: [i64; 1] = [2];
     let shape = &raw mut SHAPE;

@@ -87,7 +87,7 @@ impl Builder {
 /// Tensors in a memory file that is not sealed yet, made by [`Builder::allocate`].
 ///
 /// No other process has the memory, because no call returns the descriptor before it is sealed. The
-/// exception is a child that is forked meanwhile: it inherits the file, and its writable mapping if a
+/// exception is a child that is forked before the seal: it inherits the file, and its writable mapping if a
 /// tensor was [taken out](Self::tensor). [`seal`](Self::seal) then fails until the child has ended.
 #[derive(Debug)]
 pub struct Filling {

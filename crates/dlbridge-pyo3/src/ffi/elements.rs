@@ -81,7 +81,7 @@ pub(crate) fn int_of<'py>(number: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyA
 ///
 /// # Errors
 ///
-/// That of Python for infinity, and for what is no number.
+/// Python's `OverflowError` for an infinity, and its `ValueError` for a NaN.
 pub(crate) fn int_of_float(py: Python<'_>, number: f64) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: attached (F1).
     let int = unsafe { ffi::PyLong_FromDouble(number) };

@@ -107,7 +107,7 @@ where
     Ok(unsafe { made.cast_into_unchecked() })
 }
 
-/// The outcome of setting an item. Python refuses it in a tuple that other code has found meanwhile.
+/// The result of setting an item. Python refuses to set one in a tuple that other code has a reference to by then.
 fn set(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status == 0 { Ok(()) } else { Err(PyErr::fetch(py)) }
 }

@@ -113,7 +113,7 @@ pub(crate) fn is_initialized() -> bool {
     unsafe { ffi::Py_IsInitialized() != 0 }
 }
 
-/// The interpreter that this thread runs, which lives meanwhile.
+/// The interpreter that this thread is attached to. It lives as long as the thread is attached.
 fn interpreter(_: Python<'_>) -> *mut ffi::PyInterpreterState {
     // SAFETY: attached (F1).
     unsafe { ffi::PyInterpreterState_Get() }

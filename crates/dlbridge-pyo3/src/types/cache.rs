@@ -227,16 +227,17 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
         let mut details = details();
         let found = slot_with(kind, home).or_else(|| slot_with(ptr::null_mut(), home));
         let has_method = |at: usize| details[at].as_ref().is_some_and(|it| it.method.is_some());
-        let at = found.unwrap_or_else(|| match [home, home ^ 1].map(has_method) {
-            // A type whose place is taken is seen for the first time again, with the method that it has then.
-            [true, false] => home ^ 1,
-            [false, true] => home,
-            // In turn: each write changes the sum.
-            _ => {
-                let both = [home, home ^ 1];
-                let writes: usize =
-                    both.map(|at| SLOTS[at].version.load(Ordering::Relaxed) / 2).into_iter().sum();
-                both[writes % 2]
+        let at = found.unwrap_or_else(|| {
+            let both = [home, home ^ 1];
+            match both.map(has_method) {
+                // A type that loses its place is seen for the first time again, with the method that it has then.
+                [true, false] => both[1],
+                [false, true] => both[0],
+                // In turn: each write changes the sum.
+                _ => {
+                    let writes = |at: usize| SLOTS[at].version.load(Ordering::Relaxed) / 2;
+                    both[both.map(writes).into_iter().sum::<usize>() % 2]
+                }
             }
         });
         SLOTS[at].set(kind, version, path);

@@ -132,7 +132,7 @@ impl End {
         }
     }
 
-    /// Waits until the socket can be written, or for `RECHECK`. Reads meanwhile, because the other end may wait for that.
+    /// Waits until the socket can be written, or for `RECHECK`. It reads too: the other end may wait for this one to read.
     fn wait_to_write(&self, deadline: Deadline) -> Result<(), WaitError> {
         let left = deadline.left(RECHECK);
         if left.is_zero() {

@@ -66,7 +66,7 @@ impl PeerSlot {
         fresh.is_none_or(|done| done.is_ok())
     }
 
-    /// Whether a page of a private mapping is a copy, by the kernel's list of pages; true where there is no list.
+    /// Whether a page of a private mapping was written, and so is a copy. The kernel's list of pages tells; without it, true.
     /// Otherwise each lease would drop all pages, which the reader faults in again (50 us for 1 MiB).
     fn has_copies(&self, pages: &mut Pages) -> bool {
         const PAGE: usize = 4096;

@@ -17,7 +17,7 @@ use crate::lock;
 /// the messages in 64 KiB, about 2,000 at most.
 const INBOX: usize = 256;
 const INBOX_BYTES: usize = 8 << 20;
-/// The bytes that a tensor of a message needs beside its values, about.
+/// About how many bytes a tensor of a message needs beside its values.
 const ENTRY: usize = 160;
 /// The most bytes of the slots of the other end that this process maps.
 const MOST_MAPPED: usize = isize::MAX as usize >> 16;

@@ -24,14 +24,17 @@ use crate::ffi::capsule;
 use crate::ffi::versions::with_critical_section;
 use crate::interpreter::{in_main, is_main, module_state};
 
-/// The name says the layout of `Table` and how its words are used. A change of either changes the numbers here, and
+/// The name says the layout of `Table` and how its words are used. A change of either changes the number here, and
 /// then two versions in a process have a table each.
 const NAME: &CStr = c"dlbridge.borrows.5";
 
-/// The name in the dict.
-const KEY: &str = "dlbridge.borrows.5";
+/// The same name, as the key in the dict.
+const KEY: &str = match NAME.to_str() {
+    Ok(name) => name,
+    Err(_) => panic!("the name is ASCII"),
+};
 
-/// The layout of version 5. Whoever changes a number here changes `NAME` and `KEY`.
+/// The layout of version 5. Whoever changes a number here changes `NAME`.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(is(&Table::LAYOUT, &[16_448, 0, 8, 16, 24, 32, 64]));
