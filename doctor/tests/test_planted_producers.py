@@ -9,7 +9,7 @@ from dlpack_doctor.registry import all_checks, run
 from dlpack_doctor.subject import Subject
 from dlpack_doctor.verdict import Check
 from faulty_producers import FAULTS as FAULTY
-from faulty_producers import SURPRISES, DoubleDeleter, kept
+from faulty_producers import SURPRISES, DoubleDeleter, Leaking, kept
 from planted import Array
 from subtle_producers import FAULTS as SUBTLE
 from subtle_producers import CountsOneDescriptor
@@ -39,6 +39,20 @@ def test_a_fault_is_found_by_its_check_alone(fault):
     assert named(findings, Verdict.FAIL) == {f"producer.{FAULTS[fault]}"}
     with pytest.raises(AssertionError, match=f"producer.{FAULTS[fault]}"):
         findings.raise_for_failures()
+
+
+def test_a_leak_is_found_where_the_allocator_has_pages_to_use_again():
+    # The C library takes blocks from its heap once blocks of their size were freed, and a block
+    # in use above a freed one keeps the freed one's pages.
+    blocks = [bytearray(8 << 20) for _ in range(40)]
+    del blocks
+    blocks = [bytearray(b"1") * (8 << 20) for _ in range(40)]
+    above = bytearray(b"1") * 200_000
+    del blocks
+    findings = check_producer(Leaking, checks=["producer.unconsumed"])
+    kept.clear()
+    assert named(findings, Verdict.FAIL) == {"producer.unconsumed"}
+    assert len(above) == 200_000
 
 
 @pytest.mark.parametrize("surprise", SURPRISES, ids=lambda surprise: surprise.__name__)
