@@ -17,7 +17,7 @@ import pytest
 
 import dlbridge
 from frameworks.callers import KINDS, pointer
-from test_read_only import REFUSED
+from test_matrix import REFUSED
 from values import arange
 
 if sys.platform != "linux":

@@ -1,5 +1,5 @@
 //! Immutable memory of Rust in Python: what the C rules of `SAFETY.md` trust a consumer with, and a
-//! class that needs no such trust. Memory of Python is in `python/tests/test_read_only.py`.
+//! class that needs no such trust. Memory of Python is in `python/tests/test_matrix.py`.
 #![allow(unsafe_code, reason = "calling a table of C functions is unsafe by nature")]
 
 mod common;
