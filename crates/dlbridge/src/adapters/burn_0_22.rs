@@ -135,7 +135,7 @@ fn place(bytes: Bytes, dtype: DType, shape: &[i64]) -> Result<Tensor, Error> {
 
 macro_rules! types {
     ($($dtype:ident = $burn:ident, $ty:ty;)*) => {
-        pub(super) fn dtype(found: BurnType) -> Result<DType, Error> {
+        fn dtype(found: BurnType) -> Result<DType, Error> {
             match found {
                 $(BurnType::$burn => Ok(DType::$dtype),)*
                 // Numbers of 32 bits that Burn may compute with as less precise ones.
@@ -169,4 +169,69 @@ types! {
     BF16 = BF16, u16;
     F32 = F32, f32;
     F64 = F64, f64;
+}
+
+#[cfg(feature = "burn-flex-0_22")]
+mod flex {
+    use std::sync::Arc;
+
+    use burn_flex::FlexTensor;
+    use burn_std::TensorData;
+
+    use super::dtype;
+    use crate::adapters::burn_0_22_memory::{check_resident, export_shared_bytes};
+    use crate::layout::extents;
+    use crate::{Error, Tensor};
+
+    /// A tensor of Burn's Flex backend becomes a read-only tensor without a copy, with any strides: other
+    /// Burn tensors may share its elements. (For a writable tensor of a unique one, convert the result of
+    /// its `into_data`.)
+    ///
+    /// # Errors
+    ///
+    /// [`NotConvertible`](Error::NotConvertible) as for [`TensorData`], and
+    /// [`OutOfBounds`](Error::OutOfBounds) if its layout reaches past its bytes.
+    impl TryFrom<FlexTensor> for Tensor {
+        type Error = Error;
+
+        fn try_from(tensor: FlexTensor) -> Result<Self, Error> {
+            let (dtype, layout) = (dtype(tensor.dtype())?, tensor.layout());
+            let shape = extents(layout.shape().as_slice())?;
+            let strides: Vec<i64> = layout.strides().iter().map(|&stride| stride as i64).collect();
+            let bytes = tensor.data_arc();
+            check_resident(&bytes)?;
+            Self::builder(bytes)
+                .dtype(dtype)
+                .shape(&shape)
+                .strides(&strides)
+                .offset(layout.start_offset())
+                .place(|bytes, placement| export_shared_bytes(bytes, placement, Arc::as_ref))
+        }
+    }
+
+    /// A tensor becomes one of Burn's Flex backend, which keeps it, without a copy. Burn computes on its
+    /// memory, and in place where it is the unique holder of memory of class
+    /// [`Exclusive`](crate::Access::Exclusive).
+    ///
+    /// ```
+    /// use burn_flex::FlexTensor;
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::from(vec![1.0_f32, 2.0]);
+    /// let start = tensor.data_ptr();
+    /// let burn = FlexTensor::try_from(tensor)?;
+    /// assert_eq!(burn.bytes().as_ptr().cast(), start.cast_const());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the conversion to [`TensorData`].
+    impl TryFrom<Tensor> for FlexTensor {
+        type Error = Error;
+
+        fn try_from(tensor: Tensor) -> Result<Self, Error> {
+            Ok(Self::from_data(TensorData::try_from(tensor)?))
+        }
+    }
 }
