@@ -1,12 +1,12 @@
 //! Parses the arguments of `__dlpack__`, and makes the capsule that it returns.
 //! The class belongs to `class`, capsules to `capsule`, what a request permits to
-//! `dlbridge::protocol::export`.
+//! `dlbridge::protocol::call`.
 //! Invariant: a refusal is a `BufferError`, never a `TypeError`, which consumers take for a missing
 //! keyword.
 
 use std::ffi::CStr;
 
-use dlbridge::protocol::{self, export, stream};
+use dlbridge::protocol::{self, call, stream};
 use dlbridge::{ArcTensor, Device, Tensor};
 
 use super::api::Pointer;
@@ -90,12 +90,12 @@ impl Arguments {
         capsule::new(python, answer.versioned, || exported)
     }
 
-    fn request(&self) -> Result<export::Request, Exception> {
+    fn request(&self) -> Result<call::Request, Exception> {
         let small = |number: i64| number.clamp(0, u32::MAX.into()) as u32;
         let version = |pair: &Object| {
             Ok::<_, Exception>((small(pair.item(0)?.integer()?), small(pair.item(1)?.integer()?)))
         };
-        Ok(export::Request {
+        Ok(call::Request {
             max_version: self.max_version.as_ref().map(version).transpose()?,
             dl_device: self.dl_device.as_ref().map(read_device).transpose()?,
             copy: self.copy.as_ref().map(Object::is_true).transpose()?,

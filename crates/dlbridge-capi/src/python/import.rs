@@ -1,5 +1,5 @@
 //! Imports a Python object as a tensor.
-//! What follows a failed call belongs to `dlbridge::protocol::import`, capsules to `capsule`,
+//! What follows a failed call belongs to `dlbridge::protocol::call`, capsules to `capsule`,
 //! tables to `exchange`.
 //! Invariant: a producer's `__dlpack__` runs once, except that a keyword error leads to a second
 //! call.
@@ -7,7 +7,7 @@
 use std::ptr;
 
 use dlbridge::Tensor;
-use dlbridge::protocol::import::{Keywords, Next, Raised, after};
+use dlbridge::protocol::call::{Keywords, Next, Raised, after};
 use dlbridge::protocol::stream::platform;
 
 use super::answer::read_device;

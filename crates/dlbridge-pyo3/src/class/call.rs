@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use dlbridge::protocol;
-use dlbridge::protocol::export::Request;
+use dlbridge::protocol::call::Request;
 use pyo3::FromPyObject;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 
 use std::any::TypeId;
 
-use dlbridge::protocol::export::Request;
+use dlbridge::protocol::call::Request;
 use dlbridge::{Access, ArcTensor, Tensor};
 use pyo3::prelude::*;
 

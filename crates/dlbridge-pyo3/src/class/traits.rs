@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use dlbridge::Tensor;
-use dlbridge::protocol::export::Request;
+use dlbridge::protocol::call::Request;
 use pyo3::{Borrowed, Bound, PyClass};
 
 use super::pickle::Pickle;

@@ -1,8 +1,8 @@
 //! The capsule that answers a call of `__dlpack__`.
-//! What a request permits belongs to `dlbridge::protocol::export`.
+//! What a request permits belongs to `dlbridge::protocol::call`.
 
 use dlbridge::Tensor;
-use dlbridge::protocol::export::Request;
+use dlbridge::protocol::call::Request;
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 

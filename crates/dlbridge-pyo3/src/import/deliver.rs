@@ -1,6 +1,6 @@
 //! Moves a producer's memory to the requested device, or copies it.
 
-use dlbridge::protocol::import::{Delivery, Keywords};
+use dlbridge::protocol::call::{Delivery, Keywords};
 use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;

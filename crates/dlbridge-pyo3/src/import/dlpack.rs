@@ -6,7 +6,7 @@
 use dlbridge::Tensor;
 #[cfg(not(windows))]
 use dlbridge::protocol::VERSION;
-use dlbridge::protocol::import::{Keywords, Next, Raised, after};
+use dlbridge::protocol::call::{Keywords, Next, Raised, after};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 #[cfg(not(windows))]

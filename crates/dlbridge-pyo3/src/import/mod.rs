@@ -25,7 +25,7 @@ mod options;
 mod refusals;
 mod shared;
 
-pub use dlbridge::protocol::import::CopyMode;
+pub use dlbridge::protocol::call::CopyMode;
 use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;

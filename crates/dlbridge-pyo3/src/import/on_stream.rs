@@ -3,7 +3,7 @@
 //! Invariant: a stream is passed to a producer only for memory on a device with streams. The
 //! exchange API is not used for memory that has to be waited for, since it never waits.
 
-use dlbridge::protocol::import::Keywords;
+use dlbridge::protocol::call::Keywords;
 use dlbridge::{Device, Tensor, protocol};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;

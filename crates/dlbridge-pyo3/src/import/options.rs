@@ -4,7 +4,7 @@
 use std::fmt;
 
 use dlbridge::Device;
-use dlbridge::protocol::import::CopyMode;
+use dlbridge::protocol::call::CopyMode;
 
 use crate::stream::Stream;
 

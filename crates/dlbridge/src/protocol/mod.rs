@@ -5,8 +5,7 @@
 //!
 //! | module | decides |
 //! | --- | --- |
-//! | [`export`] | how a consumer's request is answered |
-//! | [`import`] | how a producer is asked, what follows when it fails, and whether its answer is copied |
+//! | [`call`] | how a producer is asked, what follows when it fails, and whether its answer is copied; how a consumer's request is answered |
 //! | [`stream`] | which numbers name a stream of a device |
 //! | [`capsule`] | which name a capsule has, before and after it was consumed |
 //! | [`table`] | which exchange table may be called in place of `__dlpack__` |
@@ -15,9 +14,8 @@
 use std::fmt;
 
 pub mod attached;
+pub mod call;
 pub mod capsule;
-pub mod export;
-pub mod import;
 pub mod stream;
 pub mod table;
 

@@ -3,9 +3,8 @@
 use std::ffi::CStr;
 
 use dlbridge::protocol::attached::{Attachment, version};
+use dlbridge::protocol::call::{CopyMode, Delivery, Keywords, Next, Raised, Request, after};
 use dlbridge::protocol::capsule::Content;
-use dlbridge::protocol::export::Request;
-use dlbridge::protocol::import::{CopyMode, Delivery, Keywords, Next, Raised, after};
 use dlbridge::protocol::{VERSION, device, stream, table};
 use dlbridge::sys::{DLPACK_MAJOR_VERSION, DLPackExchangeAPIHeader, DLPackVersion};
 use dlbridge::{Device, DeviceKind, TypeCode};
