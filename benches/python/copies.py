@@ -58,11 +58,12 @@ def cases() -> list[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
         clip("", filled),
         clip(", transposed", filled.T),
         clip(", every other column", filled[:, ::2]),
-        (
-            "sum, in float64",
-            "float32",
-            lambda: floats.sum(dtype=np.float64),
-            lambda: bench_dlbridge.sum(floats),
+        *(
+            (name, "float32", lambda: floats.sum(dtype=np.float64), lambda way=way: way(floats))
+            for name, way in [
+                ("sum, in float64", bench_dlbridge.sum),
+                ("sum, in float64, by eights", bench_dlbridge.sum_by_eights),
+            ]
         ),
         (
             "x * 2 as a new array, 1 M elements",

@@ -35,8 +35,16 @@ pub(crate) unsafe fn copy_strided<T: Element>(
             // SAFETY: a block's elements (the caller's duty), contiguous along its rows.
             unsafe { copy_rows(source, target, *rows, columns.extent) };
         } else if rows.source.unsigned_abs() < columns.source.unsigned_abs() && rows.extent > 1 {
+            // Pixels of bytes and samples of sound take two thirds of the time with constants.
+            let copy = match (size_of::<T>(), rows.extent, columns.source) {
+                (1 | 2, 3, 3) => transpose::<T, 3, 3>,
+                (1, 3, 4) => transpose::<T, 3, 4>,
+                (1, 4, 4) => transpose::<T, 4, 4>,
+                (2, 2, 2) => transpose::<T, 2, 2>,
+                _ => transpose::<T, 0, 0>,
+            };
             // SAFETY: a block's elements (the caller's duty).
-            unsafe { transpose(source, target, *rows, *columns) };
+            unsafe { copy(source, target, *rows, *columns) };
         } else {
             // SAFETY: a block's elements (the caller's duty).
             unsafe { copy_lines(source, target, *rows, *columns) };
@@ -133,8 +141,16 @@ unsafe fn copy_line<T: Element, const STEP: isize>(
 ///
 /// # Safety
 ///
-/// As for [`copy_strided`].
-unsafe fn transpose<T: Element>(source: *const T, target: *mut T, rows: Axis, columns: Axis) {
+/// As for [`copy_strided`]. `ROWS` is the number of the rows and `STEP` the columns' step, or both are 0.
+unsafe fn transpose<T: Element, const ROWS: usize, const STEP: isize>(
+    source: *const T,
+    target: *mut T,
+    mut rows: Axis,
+    mut columns: Axis,
+) {
+    if ROWS != 0 {
+        (rows.extent, columns.source) = (ROWS, STEP);
+    }
     let tile = TILE.div_ceil(size_of::<T>());
     for first in (0..rows.extent).step_by(tile) {
         let tile = first..rows.extent.min(first + tile);
