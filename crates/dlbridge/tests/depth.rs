@@ -122,6 +122,16 @@ fn tensors_that_come_back_from_c_do_not_grow() {
 }
 
 #[test]
+fn tensors_that_come_back_without_strides_do_not_grow() {
+    rounds(MIXED, |tensor| {
+        let exported = tensor.into_raw();
+        // SAFETY: alive, owned by the test, and of contiguous elements.
+        unsafe { (*exported).dl_tensor.strides = std::ptr::null_mut() };
+        take_back(exported)
+    });
+}
+
+#[test]
 fn mixed_rounds_do_not_grow() {
     rounds(MIXED, |tensor| take_back(Tensor::from(tensor.into_frozen()).into_raw()));
     rounds(MIXED, |tensor| take_back(Tensor::from(tensor.into_shared()).into_raw()));

@@ -19,12 +19,14 @@ use crate::raw::unwind::{Panic, catch};
 impl Handle {
     /// A new header for a tensor of this library that came back from C. It owns what keeps the memory
     /// alive, not the old header.
+    ///
+    /// # Safety
+    ///
+    /// `described` is this handle's memory.
     #[cold]
-    pub(crate) fn wrap_returned(self) -> Self {
+    pub(crate) unsafe fn wrap_returned(self, described: Borrowed<'_>) -> Self {
         let metadata = self.metadata;
         let end = self.chain_end();
-        // SAFETY: the memory is alive as long as what becomes the owner below (R2).
-        let described = unsafe { Borrowed::copied(self.checked()) };
         let checked = described.checked();
         let owner = end.unwrap_or_else(|| {
             let mut innermost = self.unwrap();

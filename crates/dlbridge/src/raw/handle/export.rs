@@ -10,6 +10,7 @@ use super::header::{self, Owns};
 use super::lent;
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout, Lists};
+use crate::raw::descriptor::Borrowed;
 use crate::raw::descriptor::checked::{Checked, Memory};
 use crate::{DescriptorError, Error, Flags, MAX_RANK};
 
@@ -129,7 +130,10 @@ impl Handle {
     /// A new header around a foreign tensor, or around a tensor whose header is shared.
     pub(super) fn wrap(mut self) -> Self {
         if self.is_returned() {
-            return self.wrap_returned();
+            // SAFETY: a copy, of memory that the new header's owner keeps alive (R2).
+            let described = unsafe { Borrowed::copied(self.checked()) };
+            // SAFETY: described just now (R2).
+            return unsafe { self.wrap_returned(described) };
         }
         self.metadata = self.metadata.with_chained();
         // SAFETY: alive as long as the handle, which moves but keeps it (R2).

@@ -19,8 +19,8 @@ use self::abi::{Abi, RawFields};
 use self::header::{Header, Owns};
 use self::lease::Lease;
 use self::metadata::{Metadata, Origin};
-use super::descriptor::Checked;
 use super::descriptor::validate::{checked_with, is_ordinary, validate_any};
+use super::descriptor::{Borrowed, Checked};
 use crate::layout::Cut;
 use crate::{Access, Error, Flags, TypeCode};
 
@@ -92,10 +92,16 @@ impl Handle {
         if strides.is_none() {
             return Ok(this);
         }
-        this.metadata = this.metadata.with_chained();
-        let metadata = this.metadata;
         // SAFETY: validated just now; alive as long as `this` (R2).
         let checked = unsafe { checked_with(fields, &strides, this.flags()) };
+        if this.is_returned() {
+            // SAFETY: a copy, of memory that the new header's owner keeps alive (R2).
+            let described = unsafe { Borrowed::copied(checked) };
+            // SAFETY: described just now (R2).
+            return Ok(unsafe { this.wrap_returned(described) });
+        }
+        this.metadata = this.metadata.with_chained();
+        let metadata = this.metadata;
         // SAFETY: the same memory, alive as long as the owner, which is `this` (R2).
         Ok(unsafe { Self::with_owner(Unstrided(this), checked, metadata) })
     }
