@@ -34,9 +34,8 @@ const RULES: [(&str, &str, &[&str]); 9] = [
             ":(exclude)crates/dlbridge-pyo3/src/release/queue.rs",
             // Pairs an object with the table or layout that its type was found to have.
             ":(exclude)crates/dlbridge-pyo3/src/types/cache.rs",
-            // Functions that are unsafe for their caller, or whose caller is PyO3.
+            // A function whose caller is PyO3.
             ":(exclude)crates/dlbridge-pyo3/src/class/tensor.rs",
-            ":(exclude)crates/dlbridge-pyo3/src/import/mod.rs",
         ],
     ),
     (

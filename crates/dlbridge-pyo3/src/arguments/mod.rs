@@ -17,23 +17,21 @@ pub(crate) mod hints {
     pub(crate) const TENSOR: PyStaticExpr = type_hint_identifier!("dlbridge", "Tensor");
 }
 
+mod constraint;
 mod like;
-mod metadata;
-mod shape;
 mod stable;
 mod tensor;
 mod typed;
 
-pub use like::PyTensorLike;
-pub use metadata::Metadata;
 #[doc(hidden)]
-pub use shape::shapes;
+pub use constraint::shapes;
+pub use constraint::{
+    AnyContiguous, ColumnMajor, Constraint, Contiguous, Metadata, NoGrad, Writable,
+};
+pub use like::PyTensorLike;
 pub use stable::ArrayOf;
 pub use tensor::{IntoTensor, PyTensor};
-pub use typed::{
-    ANY_RANK, AnyContiguous, ColumnMajor, Constraint, Contiguous, NoGrad, PyTensorMut, PyTensorOf,
-    Writable,
-};
+pub use typed::{ANY_RANK, PyTensorMut, PyTensorOf};
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! Reads the dict of NumPy's and CUDA's array interfaces, and makes tensors over the memory that it
 //! describes.
-//! Where the memory is belongs to the file of each interface in `import::fallback`.
+//! Where the memory is belongs to `import::fallback`.
 //! Invariant: an entry that violates the protocol is a `BufferError` that names it.
 
 use std::ffi::c_void;

@@ -1,5 +1,5 @@
 //! Calls a producer's `__dlpack__`; no other file does.
-//! Faster paths belong to `shared`, capsules to `ffi::capsule`, other protocols to `fallback`.
+//! Faster paths belong to `request`, capsules to `ffi::capsule`, other protocols to `fallback`.
 //! Invariant: a producer's `__dlpack__` runs once, except that a keyword error leads to a second
 //! call.
 

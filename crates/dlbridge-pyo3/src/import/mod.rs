@@ -2,38 +2,30 @@
 //!
 //! | file | job |
 //! | --- | --- |
-//! | `shared` | imports the producer's memory by the fastest path of its type |
-//! | `exchange`, `refusals` | ... through the exchange table of the type |
+//! | `request` | imports what was asked for: the producer's memory by the fastest path of its type, ready for a stream, on a device or copied |
+//! | `exchange` | ... through the exchange table of the type |
 //! | `dlpack` | ... by a call of `__dlpack__` |
 //! | `fallback` | ... through another protocol |
-//! | `on_stream` | ... ready for a stream |
-//! | `deliver` | moves the memory to another device, or copies it |
 //! | `advice` | errors, with the call that helps |
-//! | `options` | what is asked of an import, and which protocol answered |
+//! | `options` | what is asked of an import, and what it made |
 //!
 //! Invariant: each protocol is tried once, the fastest first. A failure other than a missing
 //! protocol ends the import.
 
 mod advice;
-pub(crate) mod autograd;
-mod deliver;
 mod dlpack;
 mod exchange;
-pub(crate) mod fallback;
-mod on_stream;
+mod fallback;
 mod options;
-mod refusals;
-mod shared;
+mod request;
 
-pub use dlbridge::protocol::call::CopyMode;
 use dlbridge::{Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-pub(crate) use exchange::current_stream;
-pub use options::{ImportOptions, Protocol};
-
-use shared::{import_by_path, import_shared};
+pub use dlbridge::protocol::call::CopyMode;
+pub(crate) use exchange::{current_stream, refuse_grad, refuse_grad_to_write};
+pub use options::{ImportOptions, Imported, Protocol};
 
 use crate::ffi::borrow::{self, Reading};
 use crate::ffi::callbacks::exporting;
@@ -41,6 +33,7 @@ use crate::interpreter::through_pyo3;
 use crate::stream::Stream;
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject};
+use request::{import_by_path, import_on_stream, import_shared, stream_after};
 
 /// Imports a Python object as a tensor over the same memory.
 ///
@@ -88,14 +81,14 @@ fn import_unread(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Res
     }
     let (tensor, protocol) = match options.stream {
         None => import_shared(object)?,
-        Some(stream) => exporting(|| on_stream::import_on_stream(object, stream))?,
+        Some(stream) => exporting(|| import_on_stream(object, stream))?,
     };
-    let stream = on_stream::stream_after(object, &tensor, protocol, options.stream)?;
+    let stream = stream_after(object, &tensor, protocol, options.stream)?;
     if options == ImportOptions::default() {
         return Ok(Imported { tensor, protocol, stream });
     }
     let address = tensor.data_ptr();
-    let tensor = through_pyo3(|| deliver::deliver(object, tensor, stream, options))?;
+    let tensor = through_pyo3(|| request::deliver(object, tensor, stream, options))?;
     if tensor.data_ptr() == address {
         return Ok(Imported { tensor, protocol, stream });
     }
@@ -113,27 +106,11 @@ impl TensorObject {
     ///
     /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
-        let requires_grad = autograd::requires_grad(object)?;
+        let requires_grad = exchange::requires_grad(object)?;
         let Imported { tensor, stream, .. } = import_unread(object, options)?;
         let requires_grad = requires_grad && !tensor.is_copied();
         Self::imported(tensor, stream, requires_grad)
     }
-}
-
-/// What [`import`] made of a Python object.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Imported {
-    /// A tensor over the object's memory, or over the copy that was requested.
-    pub tensor: Tensor,
-    /// The protocol that was used.
-    pub protocol: Protocol,
-    /// The stream after whose work the memory is ready; `None` for host memory, and for an import with
-    /// [`Stream::NO_SYNC`], which requests no order.
-    ///
-    /// The C exchange API exports device memory while work may still be queued on the producer's
-    /// current stream. This is that stream, so that the caller queues its work on it, or waits for it.
-    pub stream: Option<Stream>,
 }
 
 /// Imports a Python object as an argument of a function: the same as [`import`] with the default

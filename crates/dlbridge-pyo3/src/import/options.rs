@@ -1,10 +1,10 @@
-//! The options of an import, and the protocols through which tensors are imported.
+//! The options of an import, what it made, and the protocols through which tensors are imported.
 //! Invariant: one name for each protocol, the same in messages, docs and the Python module.
 
 use std::fmt;
 
-use dlbridge::Device;
 use dlbridge::protocol::call::CopyMode;
+use dlbridge::{Device, Tensor};
 
 use crate::stream::Stream;
 
@@ -17,6 +17,22 @@ pub struct ImportOptions {
     pub copy: CopyMode,
     /// The stream that waits until device memory is ready. With `None`, the memory is ready where
     /// the producer makes it so by default. Host memory has no stream.
+    pub stream: Option<Stream>,
+}
+
+/// What [`import`](super::import()) made of a Python object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// A tensor over the object's memory, or over the copy that was requested.
+    pub tensor: Tensor,
+    /// The protocol that was used.
+    pub protocol: Protocol,
+    /// The stream after whose work the memory is ready; `None` for host memory, and for an import with
+    /// [`Stream::NO_SYNC`], which requests no order.
+    ///
+    /// The C exchange API exports device memory while work may still be queued on the producer's
+    /// current stream. This is that stream, so that the caller queues its work on it, or waits for it.
     pub stream: Option<Stream>,
 }
 

@@ -1,0 +1,216 @@
+//! Imports memory as it was asked for: shared, by the fastest path of the object's type; ready for a stream, and finds the
+//! stream after whose work memory is ready; on a device, or copied.
+//! Invariant: a stream is passed to a producer only for memory on a device with streams. The
+//! exchange API is not used for memory that has to be waited for, since it never waits.
+
+use dlbridge::protocol::call::{Delivery, Keywords};
+use dlbridge::{Device, Tensor, protocol};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{Borrowed, intern};
+
+use super::options::{ImportOptions, Protocol};
+use super::{advice, dlpack, exchange, fallback};
+use crate::error::{error_of, is_refusal, unless_refused};
+use crate::ffi::borrow::copied;
+use crate::ffi::buffer;
+use crate::ffi::callbacks::{exporting, nesting};
+use crate::stream::{Ready, Stream};
+use crate::types::{Path, path_of, table_of};
+use crate::{Error, Result, TensorObject, release};
+
+/// Imports without a request for a device, a copy or a stream.
+#[inline(always)]
+pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+    release::drain(object.py());
+    let path = path_of(object)?;
+    if let Some(Path::Own(_)) = path {
+        if let Some(tensor) = TensorObject::returned(object)? {
+            return Ok((tensor, Protocol::ExchangeApi));
+        }
+    }
+    import_by_path(object, path)
+}
+
+/// Imports by the path of the object's type.
+#[inline(always)]
+pub(super) fn import_by_path(
+    object: Borrowed<'_, '_, PyAny>,
+    path: Option<Path<'_, '_>>,
+) -> Result<(Tensor, Protocol)> {
+    match path {
+        None => {}
+        Some(Path::NumPy(array)) => {
+            if let Some(tensor) = array.tensor()? {
+                return Ok((tensor, Protocol::NumPy));
+            }
+        }
+        Some(Path::Buffer) => return Ok((buffer::import_buffer(object)?, Protocol::Buffer)),
+        Some(Path::Jax) => {
+            if let Some(found) = fallback::import_jax(object)? {
+                return Ok(found);
+            }
+        }
+        Some(Path::Masked) => exporting(|| advice::refuse_mask(object))?,
+        Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
+        Some(Path::Own(published) | Path::Table(published)) => {
+            if let Some(tensor) = exchange::import_by_table(published)? {
+                return Ok((tensor, Protocol::ExchangeApi));
+            }
+        }
+    }
+    nesting(|| dlpack::import_by_dlpack(object))
+}
+
+/// Imports the producer's memory, ready for work that is queued on `stream` after this returns.
+#[cold]
+pub(super) fn import_on_stream(
+    object: Borrowed<'_, '_, PyAny>,
+    stream: Stream,
+) -> Result<(Tensor, Protocol)> {
+    let Some(device) = device_of(object)? else { return import_made(object, stream) };
+    let Some(number) = stream.number_on(device)? else { return import_shared(object) };
+    // The exchange API gives memory as it is: right for consumers that do not want to wait.
+    if stream == Stream::NO_SYNC && table_of(object)?.is_some() {
+        return import_shared(object);
+    }
+    dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
+}
+
+/// The result of `__dlpack_device__`; `None` for an object without it. Some producers return None
+/// for device 0.
+fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
+    let py = object.py();
+    let answer = match object.call_method0(intern!(py, "__dlpack_device__")) {
+        Ok(answer) => answer,
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let pair = answer.cast::<PyTuple>().map_err(PyErr::from).and_then(|pair| pair.extract());
+    let Some((kind, id)) = unless_refused(py, pair)? else {
+        let message = format!("__dlpack_device__: expected two numbers, found {}", answer.repr()?);
+        return Err(Error::from(error_of::<PyTypeError>(message)));
+    };
+    Ok(Some(protocol::device(kind, id)))
+}
+
+/// Imports an object without `__dlpack_device__`: a capsule, which was made before the stream was
+/// known, or an object with another protocol, which orders the work itself.
+fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
+    if let Some(found) = fallback::import_cuda(object, stream)? {
+        return Ok(found);
+    }
+    let (tensor, protocol) = import_shared(object)?;
+    let device = tensor.device();
+    // A capsule and an old producer have done what `None` means.
+    let is_done = stream == Stream::NO_SYNC || stream.is_default_on(device);
+    if stream.number_on(device)?.is_none() || is_done {
+        return Ok((tensor, protocol));
+    }
+    Err(Error::buffer(format!(
+        "stream: expected an object with __dlpack_device__, which can be told of a stream, \
+         found memory on {device} from a {protocol}"
+    )))
+}
+
+/// The stream after whose work a tensor that was just imported is ready, for the requested stream
+/// `asked`. `None` if there is no work to wait for, or the caller requested no order.
+#[inline]
+pub(super) fn stream_after(
+    object: Borrowed<'_, '_, PyAny>,
+    tensor: &Tensor,
+    protocol: Protocol,
+    asked: Option<Stream>,
+) -> Result<Option<Stream>> {
+    let device = tensor.device();
+    if !Stream::exist_on(device) || asked == Some(Stream::NO_SYNC) {
+        return Ok(None);
+    }
+    match protocol {
+        _ if asked.is_some() => Ok(asked),
+        Protocol::ExchangeApi => current_stream_of(object, device).map(Some),
+        // A producer that was not told of a stream makes the default one wait.
+        _ => Ok(Some(Stream::DEFAULT)),
+    }
+}
+
+/// The current stream of an object's producer, for the object's device: some producers crash for
+/// another device.
+#[cold]
+fn current_stream_of(object: Borrowed<'_, '_, PyAny>, device: Device) -> Result<Stream> {
+    match table_of(object)? {
+        Some(published) => exchange::current_stream(published, device),
+        None => Ok(Stream::DEFAULT),
+    }
+}
+
+/// Makes the requested tensor. `stream` is the stream after whose work `tensor` is ready.
+#[cold]
+pub(super) fn deliver(
+    object: Borrowed<'_, '_, PyAny>,
+    tensor: Tensor,
+    stream: Option<Stream>,
+    options: ImportOptions,
+) -> Result<Tensor> {
+    let (copy, found) = (options.copy, tensor.device());
+    let delivered = match copy.delivery(found, tensor.is_copied(), options.device) {
+        Delivery::Keep => tensor,
+        Delivery::CopyOnHost => host_copy(object.py(), &tensor, stream)?,
+        Delivery::Call(device) => ask_for(object, found, device, options)?,
+    };
+    copy.check(delivered.is_copied())?;
+    Ok(delivered)
+}
+
+/// Copies to ordinary host memory, after the work of a stream is done.
+fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<Tensor> {
+    let device = tensor.device();
+    if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
+        py.detach(|| ready.before_host(device))?;
+    }
+    copied(tensor)
+}
+
+/// Calls the producer for another device, or for a copy there.
+fn ask_for(
+    object: Borrowed<'_, '_, PyAny>,
+    found: Device,
+    device: Device,
+    options: ImportOptions,
+) -> Result<Tensor> {
+    // A stream is one of the device that is asked for (array API 2024.12, `dl_device`).
+    let stream = options.stream.map_or(Ok(None), |stream| stream.number_on(device))?;
+    let copy = options.copy.keyword();
+    let keywords = Keywords { stream, dl_device: Some(device), copy, ..Keywords::SHARED };
+    let answer = dlpack::ask(object, keywords);
+    let (tensor, _) =
+        answer.map_err(|failure| no_copy(object.py(), device, found, failure.exception))?.take()?;
+    if tensor.device() == device {
+        Ok(tensor)
+    } else {
+        let found = tensor.device();
+        Err(Error::buffer(format!("device: expected {device}, found {found} from the producer")))
+    }
+}
+
+/// A `BufferError` with the producer's own exception as its cause, if that is a refusal.
+fn no_copy(py: Python<'_>, device: Device, found: Device, cause: PyErr) -> PyErr {
+    if !is_refusal(py, &cause) {
+        return cause;
+    }
+    let message = if device == found {
+        format!(
+            "copy: expected a copy on {device}, but the producer refused to make one; copy it with its \
+             own framework, as x.clone() in PyTorch"
+        )
+    } else {
+        format!(
+            "device: expected {device}, found {found}, and the producer refused to copy; copy it with a \
+             framework that has this device, as x.to(\"{device}\") in PyTorch"
+        )
+    };
+    let error: PyErr = Error::buffer(message).into();
+    error.set_cause(py, Some(cause));
+    error
+}
