@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::importer::namespace_of;
+use super::to_caller::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
 use crate::import::import_tensor;

@@ -2,7 +2,6 @@
 
 mod allocator;
 mod caller_array;
-mod importer;
 mod to_caller;
 
 pub use allocator::Allocator;

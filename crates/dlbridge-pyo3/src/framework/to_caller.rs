@@ -1,11 +1,13 @@
 //! A tensor as an array of the caller's own type.
-//! How each framework imports one belongs to `importer` and `give`.
+//! What is known of a framework belongs to `types::framework`.
 //! Invariant: read-only memory does not become a writable array.
 
 use dlbridge::{DType, Device, Tensor};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
-use super::importer::Importer;
 use crate::export::numpy_array;
 use crate::ffi::borrow::give;
 use crate::ffi::capsule;
@@ -13,7 +15,7 @@ use crate::ffi::published::Published;
 use crate::import::current_stream;
 use crate::interpreter::through_pyo3;
 use crate::stream::{Ready, settle};
-use crate::types::{Path, framework_of, name_of, path_of};
+use crate::types::{self, Framework, Path, UNKNOWN, framework_of, loaded, name_of, path_of, roots};
 use crate::{Error, PyTensor, Result, TensorObject};
 
 impl PyTensor {
@@ -178,4 +180,69 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
         "access: expected writable memory, found read-only memory{why}, which {kind} may \
          forget; pass a copy: np.array(x), or bytearray(x) of bytes"
     ))
+}
+
+/// A framework's `from_dlpack`.
+struct Importer<'py> {
+    function: Bound<'py, PyAny>,
+    framework: &'static Framework,
+}
+
+impl<'py> Importer<'py> {
+    /// The function that makes arrays of the type of `object`; `None` for an object that is not an array
+    /// of a framework with `from_dlpack`.
+    fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Option<Self>> {
+        let kind = object.get_type();
+        let framework = framework_of(&kind)?;
+        if let Some(function) = types::importer_of(&kind) {
+            return Ok(Some(Self { function, framework }));
+        }
+        let Some(function) = find(object, &kind, framework)? else { return Ok(None) };
+        // Any other is not remembered: two objects may well have two namespaces.
+        if !framework.has(&function)? {
+            return Ok(Some(Self { function, framework: &UNKNOWN }));
+        }
+        types::remember_importer(&kind, &function);
+        Ok(Some(Self { function, framework }))
+    }
+}
+
+/// `from_dlpack` of the object's namespace, else of its type, else of the package of its type.
+fn find<'py>(
+    object: &Bound<'py, PyAny>,
+    kind: &Bound<'py, PyType>,
+    framework: &Framework,
+) -> Result<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let from_dlpack = intern!(py, "from_dlpack");
+    if let Some(namespace) = namespace_of(object)? {
+        if let Some(function) = namespace.getattr_opt(from_dlpack)? {
+            return Ok(Some(function));
+        }
+    }
+    if let Some(function) = kind.getattr_opt(from_dlpack)? {
+        return Ok(Some(function));
+    }
+    for root in roots(kind)? {
+        let Some(mut place) = loaded(&root)? else { continue };
+        if root == framework.package() {
+            for name in framework.place {
+                place = place.getattr(*name)?;
+            }
+        }
+        if let Some(function) = place.getattr_opt(from_dlpack)? {
+            return Ok(Some(function));
+        }
+    }
+    Ok(None)
+}
+
+/// The array API namespace of an object, if it has one.
+pub(super) fn namespace_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    match object.call_method0(intern!(py, "__array_namespace__")) {
+        Ok(namespace) => Ok(Some(namespace)),
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -1,7 +1,8 @@
 //! Owners whose drop may need the interpreter. Dropping one never waits for the interpreter.
 //! Rust memory does not belong here: it is freed immediately, on any thread.
 //! Invariant: each value is released once, on an attached thread, or leaked; a raised
-//! exception is neither cleared nor replaced.
+//! exception is neither cleared nor replaced. Detached threads request no pending call after the exit handlers
+//! have run.
 //!
 //! - **Attached** threads release immediately.
 //! - **Detached** threads put the value into a queue. It is emptied by a pending call of the
@@ -14,27 +15,25 @@
 //!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
 //!   is leaked. The system frees the memory with the process.
 
-mod ending;
-mod later;
-mod nested;
 mod queue;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use dlbridge::ffi::{Binding, on_unwind};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
-use crate::interpreter::{attached, check_ended};
-pub(crate) use nested::drain;
-use nested::run;
+use crate::interpreter::{add_pending, attached, check_ended, is_initialized, undisturbed};
 pub(crate) use queue::NeedsInterpreter;
-use queue::{Pass, Passed};
+use queue::{Pass, Passed, push};
 
 impl NeedsInterpreter for Tensor {
     #[inline]
     fn release(self, _: Python<'_>) {
-        if ending::is_running() { drop(self) } else { std::mem::forget(self) }
+        if is_running() { drop(self) } else { std::mem::forget(self) }
     }
 }
 
@@ -91,7 +90,7 @@ fn release<T: NeedsInterpreter>(value: T) {
             }
             drain(py);
         }
-        None => later::put_off(value),
+        None => put_off(value),
     }
 }
 
@@ -106,7 +105,7 @@ pub(crate) fn binding() -> &'static Binding {
 
 /// Whether this thread is attached, and no other condition delays a release.
 fn may_delete() -> bool {
-    attached().is_some() && ending::is_running() && queue::is_empty()
+    attached().is_some() && is_running() && queue::is_empty()
 }
 
 /// Whether the exit handler was registered, or is being registered.
@@ -126,7 +125,132 @@ fn prepare_now() {
     on_unwind(check_ended);
     if let Some(py) = attached() {
         if !IS_PREPARED.swap(true, Ordering::Relaxed) {
-            ending::prepare(py);
+            prepare_ending(py);
         }
     }
+}
+
+/// The depth from which nested releases run in a loop.
+const DEPTH: u32 = 16;
+
+thread_local! {
+    /// The depth of nested releases on this thread.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether one more release would nest too deep.
+fn is_full() -> bool {
+    NESTED.get() >= DEPTH
+}
+
+/// Releases a value, possibly inside other releases.
+#[inline]
+fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
+    NESTED.with(|nested| {
+        let depth = nested.get() + 1;
+        if depth > DEPTH {
+            // The release around this one empties the queue.
+            return push(value);
+        }
+        nested.set(depth);
+        undisturbed(py, || value.release(py));
+        // Counted down, not restored: Python code may have switched to another stack in between.
+        nested.set(nested.get() - 1);
+    });
+}
+
+/// Releases the queued values, which may run Python code. One comparison if the queue is empty.
+#[inline]
+pub(crate) fn drain(py: Python<'_>) {
+    if !queue::is_empty() {
+        release_all(py);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release_all(py: Python<'_>) {
+    // At the full depth, values would come back to the queue: a release around this one empties it.
+    while !is_full() {
+        let waiting = queue::take_all();
+        if waiting.is_empty() {
+            return;
+        }
+        waiting.for_each(|work| run(py, work));
+    }
+}
+
+/// Whether a pending call that empties the queue is requested.
+static CALLED: AtomicBool = AtomicBool::new(false);
+
+/// Queues a value for an attached thread, and requests a pending call. Without an interpreter the
+/// value is leaked.
+#[cold]
+#[inline(never)]
+fn put_off<T: NeedsInterpreter>(value: T) {
+    if !is_running() {
+        std::mem::forget(value);
+        return;
+    }
+    push(value);
+    if CALLED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    if before_end(|| add_pending(&ON_PENDING)) != Some(true) {
+        // No room: the next value asks again, and the next call of this library looks itself.
+        CALLED.store(false, Ordering::Release);
+    }
+}
+
+/// The pending call.
+static ON_PENDING: fn(Python<'_>) = |py| {
+    // What is put off from now on asks for another call; what was before is seen below.
+    CALLED.swap(false, Ordering::AcqRel);
+    drain(py);
+};
+
+/// Whether the exit handlers may have run.
+static MAY_END: AtomicBool = AtomicBool::new(true);
+
+/// The number of threads in [`before_end`].
+static CALLING: AtomicUsize = AtomicUsize::new(0);
+
+/// Registers [`on_exit`] to run before the interpreter ends.
+fn prepare_ending(py: Python<'_>) {
+    // Where there is no exit handler, `is_running` is asked each time.
+    if register(py).is_ok() {
+        MAY_END.store(false, Ordering::SeqCst);
+    }
+}
+
+fn register(py: Python<'_>) -> PyResult<()> {
+    let handler = PyCFunction::new_closure(py, None, None, on_exit)?;
+    py.import("atexit")?.call_method1("register", (handler,))?;
+    Ok(())
+}
+
+/// Empties the queue, and stops requests of detached threads.
+fn on_exit(arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) {
+    MAY_END.store(true, Ordering::SeqCst);
+    // They wait for nothing there that this thread has. After a fork they may be in another process.
+    let deadline = Instant::now() + Duration::from_millis(100);
+    while CALLING.load(Ordering::SeqCst) != 0 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    drain(arguments.py());
+}
+
+/// Calls a Python function on a detached thread, unless the interpreter may end during the call.
+fn before_end<R>(call: impl FnOnce() -> R) -> Option<R> {
+    CALLING.fetch_add(1, Ordering::SeqCst);
+    let result = (!MAY_END.load(Ordering::SeqCst)).then(call);
+    CALLING.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// Whether there is an interpreter that is not ending. While it ends, Python code still runs, but
+/// modules that a producer's deleter needs may be gone.
+#[inline]
+fn is_running() -> bool {
+    !MAY_END.load(Ordering::Relaxed) || is_initialized()
 }

@@ -1,5 +1,5 @@
 //! Values that are released later: what has one until it is dropped, and their lock-free queue.
-//! Deciding what is queued belongs to `nested` and `later`.
+//! Deciding what is queued belongs to `mod`.
 //! Invariant: no thread waits here, and a value is in at most one list. There is no lock, since a
 //! lock that another thread holds during a `fork` would stay locked in the child process.
 #![allow(unsafe_code, reason = "a value that is moved out of a drop, and a list without locks")]

@@ -1,11 +1,11 @@
 //! The type of an Arrow column, and where the numbers of its chunks are.
-//! Calling the producer belongs to `mod` and `stream`.
+//! Calling the producer belongs to `import`.
 //! Invariant: an index is within the length that the array reports, on every level.
 
 use dlbridge::{DType, Device, MAX_RANK, layout};
 use pyo3::prelude::*;
 
-use super::{Array, ArrowArray, Schema, extension, released};
+use super::{Array, ArrowArray, Schema, released};
 use crate::dtypes::arrow;
 use crate::ffi::memory::ForeignMemory;
 use crate::{Error, Result};
@@ -55,9 +55,9 @@ impl Unparsed {
                 return refuse("values encoded by a dictionary", help);
             }
             let metadata = schema.metadata()?;
-            match (extension::named(&metadata), arrow::list_size_of(&format)) {
+            match (arrow::extension_of(&metadata), arrow::list_size_of(&format)) {
                 (None, _) => {}
-                (Some((extension::TENSOR, parameters)), Some(_)) if tensor.is_none() => {
+                (Some((arrow::TENSOR, parameters)), Some(_)) if tensor.is_none() => {
                     tensor = Some((extents.len(), parameters.to_vec()));
                 }
                 (Some((found, _)), _) => {
@@ -96,7 +96,7 @@ impl Unparsed {
         let Self { dtype, levels, mut extents, tensor } = self;
         let mut permutation = None;
         if let Some((level, parameters)) = tensor {
-            let shape = extension::Shape::read(py, &parameters, extents[level])?;
+            let shape = arrow::RowShape::read(py, &parameters, extents[level])?;
             let inner = extents.len() - level - 1;
             if let Some(order) = shape.permutation {
                 let before = 0..level;

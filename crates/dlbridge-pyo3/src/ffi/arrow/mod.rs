@@ -8,76 +8,24 @@
 
 mod column;
 mod export;
-mod extension;
-mod stream;
+mod import;
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::{ptr, slice};
 
-use dlbridge::Tensor;
 use dlbridge::ffi::{Unwinds, stopping};
 use pyo3::prelude::*;
 
 use super::capsule;
-use super::memory::ForeignMemory;
 use super::versions::with_critical_section;
-use crate::release::{NeedsInterpreter, Owner};
+use crate::release::NeedsInterpreter;
 use crate::{Error, Result};
-use column::Unparsed;
 pub(crate) use export::capsules;
-pub(crate) use stream::Chunks;
+pub(crate) use import::{Chunk, Chunks, import};
 
 /// The method of an object with chunks, for messages.
 const STREAM: &str = "__arrow_c_stream__";
-
-/// Imports the values of the capsules that the method `name` returned: numbers without nulls, read-only,
-/// since arrays are immutable.
-pub(crate) fn import(
-    name: &str,
-    schema: &Bound<'_, PyAny>,
-    array: &Bound<'_, PyAny>,
-) -> Result<Tensor> {
-    let place = content::<ArrowSchema>(schema)?;
-    content::<ArrowArray>(array)?;
-    // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives (F4);
-    // no Python code runs while it is read.
-    let column = Unparsed::read(name, Schema(unsafe { &*place }))?.parse(schema.py())?;
-    let array = Owned::<ArrowArray>::of(array)?;
-    let memory = column.memory(name, Array(&array.0))?;
-    Chunk { array, memory }.tensor()
-}
-
-/// An array, and where its values are.
-pub(crate) struct Chunk {
-    array: Owned<ArrowArray>,
-    memory: ForeignMemory,
-}
-
-impl Chunk {
-    /// A tensor over the values.
-    pub(crate) fn tensor(self) -> Result<Tensor> {
-        // SAFETY: the values are there until the array is released (SAFETY.md, T3).
-        unsafe { self.memory.tensor(Owner::new(self.array)) }
-    }
-
-    /// Copies the values, which are contiguous, to the start of other memory.
-    ///
-    /// # Panics
-    ///
-    /// If it is smaller.
-    fn copy_to(&self, target: &mut [u8]) -> Result<usize> {
-        let (size, data) = (self.memory.reach()?.above, self.memory.data());
-        if size != 0 && data.is_null() {
-            return Err(Error::buffer("buffers: expected the address of values, found null"));
-        }
-        if let Some(target) = target[..size].first_mut() {
-            // SAFETY: contiguous, and so many bytes long (SAFETY.md, T3); as many of the target.
-            unsafe { ptr::copy_nonoverlapping(data.cast(), ptr::from_mut(target), size) };
-        }
-        Ok(size)
-    }
-}
 
 /// The struct in a capsule of its name.
 fn content<T: Releasable>(object: &Bound<'_, PyAny>) -> Result<*mut T> {

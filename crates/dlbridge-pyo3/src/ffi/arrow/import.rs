@@ -1,13 +1,65 @@
-//! A column that comes in chunks, from the capsule that `__arrow_c_stream__` returned.
-//! Invariant: the stream is moved out of its capsule, so that one thread uses it; it and each array
-//! are released once.
+//! From capsules to tensors: one array, or a column that comes in chunks.
+//! Invariant: an array and a stream are moved out of their capsules, so that one thread uses each; each
+//! is released once.
+
+use std::ptr;
 
 use dlbridge::Tensor;
 use pyo3::prelude::*;
 
 use super::column::{ColumnType, Unparsed};
-use super::{Array, ArrowArrayStream, Chunk, Owned, STREAM, Schema};
+use super::{Array, ArrowArray, ArrowArrayStream, ArrowSchema, Owned, STREAM, Schema, content};
+use crate::ffi::memory::ForeignMemory;
+use crate::release::Owner;
 use crate::{Error, Result};
+
+/// Imports the values of the capsules that the method `name` returned: numbers without nulls, read-only,
+/// since arrays are immutable.
+pub(crate) fn import(
+    name: &str,
+    schema: &Bound<'_, PyAny>,
+    array: &Bound<'_, PyAny>,
+) -> Result<Tensor> {
+    let place = content::<ArrowSchema>(schema)?;
+    content::<ArrowArray>(array)?;
+    // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives (F4);
+    // no Python code runs while it is read.
+    let column = Unparsed::read(name, Schema(unsafe { &*place }))?.parse(schema.py())?;
+    let array = Owned::<ArrowArray>::of(array)?;
+    let memory = column.memory(name, Array(&array.0))?;
+    Chunk { array, memory }.tensor()
+}
+
+/// An array, and where its values are.
+pub(crate) struct Chunk {
+    array: Owned<ArrowArray>,
+    memory: ForeignMemory,
+}
+
+impl Chunk {
+    /// A tensor over the values.
+    pub(crate) fn tensor(self) -> Result<Tensor> {
+        // SAFETY: the values are there until the array is released (SAFETY.md, T3).
+        unsafe { self.memory.tensor(Owner::new(self.array)) }
+    }
+
+    /// Copies the values, which are contiguous, to the start of other memory.
+    ///
+    /// # Panics
+    ///
+    /// If it is smaller.
+    fn copy_to(&self, target: &mut [u8]) -> Result<usize> {
+        let (size, data) = (self.memory.reach()?.above, self.memory.data());
+        if size != 0 && data.is_null() {
+            return Err(Error::buffer("buffers: expected the address of values, found null"));
+        }
+        if let Some(target) = target[..size].first_mut() {
+            // SAFETY: contiguous, and so many bytes long (SAFETY.md, T3); as many of the target.
+            unsafe { ptr::copy_nonoverlapping(data.cast(), ptr::from_mut(target), size) };
+        }
+        Ok(size)
+    }
+}
 
 /// A stream, and the type of its chunks.
 pub(crate) struct Chunks {
