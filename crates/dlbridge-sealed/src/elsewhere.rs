@@ -1,20 +1,20 @@
 //! The fallback for systems without sealed memory files: every call is an error.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ops::Range;
 #[cfg(unix)]
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
-use dlbridge::Error;
+use dlbridge::safetensors_0_8::header::Entry;
+use dlbridge::{DType, Error, Tensor};
 
+use crate::wait::{Deadline, WaitError};
 use crate::{SealedTensors, refused};
 
-/// A descriptor of a file.
-#[cfg(unix)]
-pub(crate) type Descriptor = std::os::fd::OwnedFd;
-#[cfg(not(unix))]
-pub(crate) type Descriptor = std::convert::Infallible;
-
-pub(crate) fn unsupported<T>() -> Result<T, Error> {
+fn unsupported<T>() -> Result<T, Error> {
     Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
 }
 
@@ -27,11 +27,16 @@ pub fn open_handle(_handle: &[u8]) -> Result<SealedTensors, Error> {
     unsupported()
 }
 
+/// A mapping that is only read.
+pub(crate) type Map = Vec<u8>;
+/// A message that was received.
+pub(crate) type Taken = (Arc<[Entry]>, BTreeMap<String, String>, Lease);
+
 /// Declares types without a value, whose methods are never called.
 macro_rules! absent {
     ($($kind:ident: $($method:ident($($argument:ty),*) -> $result:ty),*;)*) => {$(
         #[derive(Debug)]
-        pub(crate) struct $kind(std::convert::Infallible);
+        pub(crate) struct $kind(Infallible);
 
         impl $kind {
             $(pub(crate) fn $method(&self, $(_: $argument),*) -> $result {
@@ -40,10 +45,6 @@ macro_rules! absent {
         }
     )*};
 }
-pub(crate) use absent;
-
-/// A mapping that is only read.
-pub(crate) type Map = Vec<u8>;
 
 absent! {
     NewFile: write(usize, &[u8]) -> Result<(), Error>, map() -> Result<Unsplit, Error>,
@@ -51,7 +52,14 @@ absent! {
     Unsplit: split(&Range<usize>) -> Result<Region, Error>, regions() -> usize;
     Region:;
     SealedFile: map_private(&Range<usize>) -> Result<Vec<u8>, Error>, map_private_whole() -> Result<Unsplit, Error>,
-        try_clone() -> Result<Self, Error>, into_fd() -> Descriptor;
+        try_clone() -> Result<Self, Error>;
+    End: send(&Arc<UsedSlot>, &[u8], Deadline) -> Result<(), WaitError>, flush_until(Deadline) -> Result<(), WaitError>,
+        wait(Deadline) -> Result<bool, Error>, take() -> Option<Result<Option<Taken>, Error>>, collect() -> bool,
+        leases() -> usize, sent_slots() -> Vec<u32>, check_inbox() -> Result<(), Error>, kept() -> (usize, usize),
+        close() -> ();
+    Lease: tensor(&Entry) -> Result<Tensor, Error>;
+    UsedSlot: is_of(&Arc<Slots>) -> bool, entries() -> &[Entry], regions() -> Result<Vec<Region>, Error>,
+        alive() -> usize;
 }
 
 impl NewFile {
@@ -66,9 +74,14 @@ impl AsMut<[u8]> for Region {
     }
 }
 
+#[cfg(unix)]
 impl SealedFile {
-    pub(crate) fn check(_file: Descriptor) -> Result<(Self, Map), Error> {
+    pub(crate) fn check(_file: OwnedFd) -> Result<(Self, Map), Error> {
         unsupported()
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        match self.0 {}
     }
 }
 
@@ -76,5 +89,55 @@ impl SealedFile {
 impl AsFd for SealedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self.0 {}
+    }
+}
+
+impl End {
+    pub(crate) fn pair() -> Result<(Self, Self), Error> {
+        unsupported()
+    }
+}
+
+#[cfg(unix)]
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+}
+
+pub(crate) fn readable(_: &[&Arc<End>], _: Duration) -> Result<(), Error> {
+    unsupported()
+}
+
+#[derive(Debug)]
+pub(crate) struct Slots;
+
+impl Slots {
+    pub(crate) fn new(_limit: usize) -> Self {
+        Self
+    }
+
+    pub(crate) fn nbytes(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn in_use(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn plan(&self, _: &[(&str, DType, &[i64])]) -> Result<Infallible, Error> {
+        unsupported()
+    }
+
+    pub(crate) fn reuse(&self, plan: &Infallible) -> Result<Option<UsedSlot>, Error> {
+        match *plan {}
+    }
+
+    pub(crate) fn take(&self, plan: &Infallible) -> Result<Option<UsedSlot>, Error> {
+        match *plan {}
     }
 }

@@ -185,7 +185,7 @@ impl Filling {
         let Range { start, end } = self.contents.entries[place].range;
         match &self.file {
             Some(file) if self.regions.is_empty() => {
-                let mut block = block(end - start);
+                let mut block = vec![0; BLOCK.min(end - start)];
                 for offset in (start..end).step_by(BLOCK) {
                     let bytes = &mut block[..BLOCK.min(end - offset)];
                     source.read_exact(bytes)?;
@@ -252,11 +252,6 @@ impl Filling {
             }
         }
     }
-}
-
-/// A buffer for blocks of so many bytes.
-fn block(size: usize) -> Vec<u8> {
-    vec![0; size.min(BLOCK)]
 }
 
 /// Writes to a file from an offset on.

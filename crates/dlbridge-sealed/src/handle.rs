@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dlbridge::Error;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
@@ -26,7 +26,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::fork::{never_inherited, process};
 use crate::memfd::is_of_this_user;
-use crate::socket::{receive_file, send_file};
+use crate::socket::{receive_file, send_file, wait};
 use crate::wait::{Deadline, WaitError};
 use crate::{SealedTensors, lock, refused, system};
 
@@ -156,9 +156,7 @@ impl Opening {
             self.is_asked = self.is_asked || self.ask()?;
             let left = deadline.left(if self.is_asked { TURN } else { PAUSE });
             if self.is_asked {
-                let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-                let polled = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
-                if polled.is_ok_and(|found| found > 0) {
+                if wait(&[(self.socket.as_fd(), PollFlags::IN)], left)? {
                     return Ok(self.receive()?);
                 }
             } else {
@@ -174,8 +172,7 @@ impl Opening {
 
     /// Sends the secret, unless the process has no room for one more client.
     fn ask(&self) -> Result<bool, Error> {
-        let name = [b"dlbridge-", &self.handle[NAME..SECRET]].concat();
-        let address = SocketAddrUnix::new_abstract_name(&name);
+        let address = SocketAddrUnix::new_abstract_name(&name_of(&self.handle[NAME..SECRET]));
         match address.and_then(|address| connect(&self.socket, &address)) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(error) => return Err(self.is_gone(error)),
@@ -199,7 +196,7 @@ impl Opening {
             return Err(self.is_gone(error));
         }
         match receive_file(&self.socket)? {
-            Some(file) => SealedTensors::open(file),
+            Some(file) => SealedTensors::try_from(file),
             None => Err(failed(
                 "expected a handle that is valid, found one that was revoked, used, or made by another user: keep the \
                  sealed tensors until it is opened",
@@ -315,7 +312,8 @@ fn server() -> Result<&'static Server, Error> {
 /// Starts a server, unless another thread was quicker.
 fn start(place: &'static Next) -> Result<(), Error> {
     let name = random()?;
-    let listener = address(&name).and_then(|name| UnixListener::bind_addr(&name));
+    let address = SocketAddr::from_abstract_name(name_of(&name));
+    let listener = address.and_then(|address| UnixListener::bind_addr(&address));
     let listener = listener.map_err(|error| system("bind", error))?;
     listener.set_nonblocking(true).map_err(|error| system("ioctl", error))?;
     let (sender, receiver) = mpsc::channel::<(&'static Server, &'static UnixListener)>();
@@ -340,11 +338,14 @@ impl Server {
             match listener.accept() {
                 Ok((client, _)) => {
                     // A process of another user gets nothing.
-                    if is_served(&client) {
+                    let is_served = is_of_this_user(&client) == Ok(true);
+                    if is_served && client.set_nonblocking(true).is_ok() {
                         clients.push_back((client, Instant::now()));
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => wait(listener, &clients),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    wait_for_one(listener, &clients);
+                }
                 // No descriptor is left, but those of silent clients.
                 Err(_) if clients.is_empty() => thread::sleep(PAUSE),
                 Err(_) => drop(clients.pop_front()),
@@ -422,29 +423,21 @@ impl Served {
     }
 }
 
-/// Whether a client is of this user. Makes its socket non-blocking.
-fn is_served(client: &UnixStream) -> bool {
-    matches!(is_of_this_user(client), Ok(true)) && client.set_nonblocking(true).is_ok()
-}
-
 /// Waits for the next client, or until one has sent its secret, or its time is over.
-fn wait(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
+fn wait_for_one(listener: &UnixListener, clients: &VecDeque<(UnixStream, Instant)>) {
     let sockets = clients.iter().map(|(client, _)| client.as_fd());
-    let mut fds: Vec<_> = std::iter::once(listener.as_fd())
-        .chain(sockets)
-        .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))
-        .collect();
+    let sockets = std::iter::once(listener.as_fd()).chain(sockets);
+    let sockets: Vec<_> = sockets.map(|socket| (socket, PollFlags::IN)).collect();
     let left = clients.front().map(|(_, since)| PATIENCE.saturating_sub(since.elapsed()));
-    let left = left.and_then(|left| Timespec::try_from(left).ok());
-    // More sockets than the limit of descriptors allows, for instance.
-    if poll(&mut fds, left.as_ref()).is_err() {
+    // Fails for more sockets than the limit of descriptors allows, for instance.
+    if wait(&sockets, left.unwrap_or(Duration::MAX)).is_err() {
         thread::sleep(PAUSE);
     }
 }
 
-/// An abstract name of a socket: in no folder, and free again when the process ends.
-fn address(name: &[u8]) -> std::io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name([b"dlbridge-", name].concat())
+/// The abstract name of a socket: in no folder, and free again when the process ends.
+fn name_of(key: &[u8]) -> Vec<u8> {
+    [b"dlbridge-", key].concat()
 }
 
 fn machine() -> Result<Machine, Error> {

@@ -33,13 +33,10 @@ pub(crate) fn plan(
         let is_reserved = key.starts_with(TYPED) || key.starts_with(ESCAPED);
         words.insert(format!("{}{key}", if is_reserved { ESCAPED } else { "" }), value.clone());
     }
-    let names: HashSet<_> = declared.iter().map(|(name, ..)| name.clone()).collect();
-    if names.len() != declared.len() || names.contains("__metadata__") {
-        let mut seen = HashSet::from(["__metadata__"]);
-        let found = declared.iter().find(|(name, ..)| !seen.insert(name)).map(|(name, ..)| name);
+    let mut names = HashSet::from(["__metadata__".to_owned()]);
+    if let Some((name, ..)) = declared.iter().find(|(name, ..)| !names.insert(name.clone())) {
         return Err(refused(format!(
-            "expected a name that is neither reserved nor used twice, found {:?}",
-            found.map_or("", String::as_str)
+            "expected a name that is neither reserved nor used twice, found {name:?}"
         )));
     }
     let mut paddings = (0..).map(|number| format!("{PADDING}{number}"));

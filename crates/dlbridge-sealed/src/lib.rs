@@ -72,6 +72,7 @@ mod filling;
 mod fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod handle;
+#[cfg_attr(not(unix), allow(dead_code))]
 mod header;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -101,12 +102,12 @@ fn refused(reason: String) -> Error {
 }
 
 /// The error of a call of the system.
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 fn system(call: &'static str, error: impl fmt::Display) -> Error {
     Error::Refused { by: call, reason: error.to_string() }
 }
 
 /// A lock that is held for a few instructions, or while frames are read or written.
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,9 +20,6 @@ use dlbridge::Error;
 use crate::check::{check_pages, check_seals, stat};
 use crate::{refused, system};
 
-/// A descriptor of a file.
-pub(crate) use std::os::fd::OwnedFd as Descriptor;
-
 /// A mapping that is only read.
 pub(crate) use memmap2::Mmap as Map;
 
@@ -127,38 +124,32 @@ impl NewFile {
 
     /// Adds the seals. The kernel refuses at once if there is a writable mapping. For pages in use, maybe by the kernel
     /// itself, it waits 150 ms; this function then tries again some times.
-    fn add_seals_patiently(&self) -> rustix::io::Result<()> {
+    fn add_seals(&self) -> Result<(), Error> {
         let mut left = 4;
         loop {
             let start = Instant::now();
             match fs::fcntl_add_seals(&self.file, SEALS) {
                 Err(Errno::BUSY) if left > 0 && start.elapsed() > MAPPED => left -= 1,
-                sealed => return sealed,
+                Err(Errno::BUSY) => {
+                    return Err(refused(
+                        "expected no writable mapping, found one in another process, or I/O that still has \
+                         pages; end the child that was forked while the tensors were filled, then seal \
+                         again"
+                            .into(),
+                    ));
+                }
+                sealed => return sealed.map_err(|error| system("fcntl(F_ADD_SEALS)", error)),
             }
         }
     }
 
     /// Seals the file, unless a writable mapping of it is left.
     pub(crate) fn seal(self) -> Result<(SealedFile, Map), (Self, Error)> {
-        if let Err(error) = self.complete() {
-            return Err((self, error));
+        let sealed = self.complete().and_then(|()| self.add_seals());
+        match sealed.and_then(|()| SealedFile::map(&self.file)) {
+            Ok((size, identity, map)) => Ok((SealedFile { file: self.file, size, identity }, map)),
+            Err(error) => Err((self, error)),
         }
-        let error = match self.add_seals_patiently() {
-            Ok(()) => match SealedFile::map(&self.file) {
-                Ok((size, identity, map)) => {
-                    return Ok((SealedFile { file: self.file, size, identity }, map));
-                }
-                Err(error) => error,
-            },
-            Err(Errno::BUSY) => refused(
-                "expected no writable mapping, found one in another process, or I/O that still has \
-                 pages; end the child that was forked while the tensors were filled, then seal \
-                 again"
-                    .into(),
-            ),
-            Err(error) => system("fcntl(F_ADD_SEALS)", error),
-        };
-        Err((self, error))
     }
 }
 

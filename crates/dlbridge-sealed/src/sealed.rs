@@ -14,8 +14,8 @@ use dlbridge::safetensors_0_8::little_endian;
 use dlbridge::{Error, Tensor};
 
 use crate::Builder;
-use crate::header::{self, Contents, Entry};
-use crate::memfd::{Descriptor, Map, SealedFile};
+use crate::header::{Contents, Entry};
+use crate::memfd::{Map, SealedFile};
 
 /// The name of a tensor that is sealed without one.
 const ONE: &str = "tensor";
@@ -111,12 +111,6 @@ impl SealedTensors {
         })
     }
 
-    pub(crate) fn open(file: Descriptor) -> Result<Self, Error> {
-        let (file, map) = SealedFile::check(file)?;
-        let contents = header::parse(&map)?;
-        Ok(Self::new(file, map, contents))
-    }
-
     pub(crate) fn new(file: SealedFile, map: Map, contents: Contents) -> Self {
         Self {
             file,
@@ -142,7 +136,9 @@ impl TryFrom<OwnedFd> for SealedTensors {
     /// tensors that overlap or do not begin at a multiple of 64 bytes, and for shapes that no tensor
     /// can have.
     fn try_from(file: OwnedFd) -> Result<Self, Error> {
-        Self::open(file)
+        let (file, map) = SealedFile::check(file)?;
+        let contents = crate::header::parse(&map)?;
+        Ok(Self::new(file, map, contents))
     }
 }
 

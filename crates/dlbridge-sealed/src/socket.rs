@@ -55,10 +55,9 @@ impl SealedTensors {
     /// [`Refused`](Error::Refused) if anything but one descriptor arrives, and those of
     /// [`try_from`](Self::try_from).
     pub fn receive(socket: impl AsFd) -> Result<Self, Error> {
-        let file = receive_file(socket)?;
-        Self::open(file.ok_or_else(|| {
-            refused("expected one descriptor, found the end of the stream".into())
-        })?)
+        let file = receive_file(socket)?
+            .ok_or_else(|| refused("expected one descriptor, found the end of the stream".into()));
+        Self::try_from(file?)
     }
 }
 
@@ -127,11 +126,12 @@ pub(crate) fn no_room() -> Error {
     ))
 }
 
-/// Waits until one of the sockets can be used, or so long. A signal ends it early as well.
-pub(crate) fn wait(sockets: &[(BorrowedFd<'_>, PollFlags)], time: Duration) -> Result<(), Error> {
+/// Waits until one of the sockets can be used or has an error, or so long. A signal ends it early as well. Whether one can.
+pub(crate) fn wait(sockets: &[(BorrowedFd<'_>, PollFlags)], time: Duration) -> Result<bool, Error> {
     let fds = sockets.iter().map(|&(socket, events)| PollFd::from_borrowed_fd(socket, events));
     match poll(&mut fds.collect::<Vec<_>>(), Timespec::try_from(time).ok().as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(found) => Ok(found > 0),
+        Err(Errno::INTR) => Ok(false),
         Err(error) => Err(system("poll", error)),
     }
 }

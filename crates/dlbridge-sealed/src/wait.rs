@@ -65,14 +65,3 @@ impl Deadline {
         left.map_or(most, |left| left.min(most))
     }
 }
-
-/// The result of a call that waits for ever.
-pub(crate) fn for_ever<T>(call: impl Fn(Duration) -> Result<T, WaitError>) -> Result<T, Error> {
-    loop {
-        match call(Duration::MAX) {
-            Err(WaitError::Timeout) => {}
-            Err(error) => return Err(error.into()),
-            Ok(found) => return Ok(found),
-        }
-    }
-}

@@ -15,7 +15,7 @@ const ROOMS: [(&str, &str); 7] = [
     ),
     (
         "crates/dlbridge-sealed",
-        "elsewhere fork check memfd header wait socket handle filling sealed channel",
+        "wait elsewhere fork check memfd header socket handle filling sealed channel",
     ),
     (
         "crates/dlbridge-operators",

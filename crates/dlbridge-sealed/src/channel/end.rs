@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use dlbridge::{Error, Tensor};
@@ -16,9 +16,10 @@ use super::reading::{Reader, Received};
 use super::slots::{Given, MOST_SLOTS};
 pub(super) use super::slots::{Slots, UsedSlot};
 use super::transport::Transport;
-use super::wire::{Entry, Texts, broken};
+use super::wire::{Texts, broken};
 use super::writing::Writer;
 use crate::fork::Owner;
+use crate::header::Entry;
 use crate::socket::wait;
 use crate::wait::{Deadline, WaitError};
 use crate::{lock, refused, system};
@@ -36,7 +37,7 @@ pub(super) struct End {
     owner: Owner,
     reader: Mutex<Reader>,
     writer: Mutex<Writer>,
-    given: Mutex<Given>,
+    given: Given,
     /// Leases that have ended, of which the other end was not told yet.
     returns: Mutex<Vec<u64>>,
     /// Why this end closed the stream, if not for a frame.
@@ -58,7 +59,7 @@ impl End {
             owner: Owner::default(),
             reader: Mutex::new(Reader::new(is_private, fault.clone())),
             writer: Mutex::new(Writer::new(fault)),
-            given: Mutex::default(),
+            given: Given::default(),
             returns: Mutex::default(),
             fault: OnceLock::new(),
             still: Mutex::default(),
@@ -70,10 +71,6 @@ impl End {
         let pair = UnixStream::pair().map_err(|error| system("socketpair", error))?;
         let end = |socket: UnixStream| Self::new(socket.into(), usize::MAX, false);
         Ok((end(pair.0), end(pair.1)))
-    }
-
-    fn is_used_here(&self) -> bool {
-        self.owner.is_here()
     }
 
     /// Uses this end in this process, and in no other one from here on.
@@ -97,39 +94,35 @@ impl End {
     ) -> Result<(), WaitError> {
         self.use_here()?;
         let lease = if slot.is_inline() { None } else { Some(self.give(slot)?) };
-        let mut is_taken = false;
-        let sent = loop {
-            let written = self.write(|writer| {
-                is_taken = is_taken || writer.offer(&self.transport, slot, lease, texts)?;
-                Ok(is_taken && self.flush(writer)?)
-            });
-            let waited = match written {
-                Ok(true) => break Ok(()),
-                Ok(false) => self.wait_to_write(deadline),
-                Err(error) => Err(error.into()),
-            };
-            match waited {
-                Ok(()) => {}
-                Err(WaitError::Timeout | WaitError::Stalled(_)) if is_taken => break Ok(()),
-                Err(error) => break Err(error),
+        let offer = |writer: &mut Writer| writer.offer(&self.transport, slot, lease, texts);
+        if let Err(error) = self.write_until(deadline, offer) {
+            if let Some(lease) = lease {
+                self.given.take_back(lease);
             }
-        };
-        if let (false, Some(lease)) = (is_taken, lease) {
-            let slot = lock(&self.given).take_back(lease);
-            drop(slot);
+            return Err(error);
         }
-        sent
+        match self.flush_until(deadline) {
+            Err(WaitError::Timeout | WaitError::Stalled(_)) => Ok(()),
+            flushed => flushed,
+        }
     }
 
     /// Waits until the socket has all that was sent, or the time is over.
     pub(super) fn flush_until(&self, deadline: Deadline) -> Result<(), WaitError> {
         self.use_here()?;
-        loop {
-            if self.write(|writer| self.flush(writer))? {
-                return Ok(());
-            }
+        self.write_until(deadline, |writer| writer.flush(&self.transport, &self.returns))
+    }
+
+    /// Writes until `work` is done, or the time is over.
+    fn write_until(
+        &self,
+        deadline: Deadline,
+        work: impl Fn(&mut Writer) -> Result<bool, Error>,
+    ) -> Result<(), WaitError> {
+        while !self.write(&work)? {
             self.wait_to_write(deadline)?;
         }
+        Ok(())
     }
 
     /// Waits until the socket can be written, or for `RECHECK`. It reads too: the other end may wait for this one to read.
@@ -146,7 +139,7 @@ impl End {
     /// received one and the other end has taken no byte.
     fn check_movement(&self) -> Result<(), WaitError> {
         let reader = lock(&self.reader);
-        let (sent, received) = (self.transport.sent(), reader.received());
+        let (sent, received) = (self.transport.sent(), reader.received);
         let (is_full, waiting) = (reader.is_full(), reader.waiting());
         drop(reader);
         let mut still = lock(&self.still);
@@ -163,19 +156,14 @@ impl End {
 
     /// Gives the other end a lease of a slot.
     fn give(&self, slot: &Arc<UsedSlot>) -> Result<u64, Error> {
-        let given = lock(&self.given).give(slot, self.quota);
-        given.or_else(|_| {
+        self.given.give(slot, self.quota).or_else(|_| {
             // The other end may have returned some since.
             drop(self.read());
-            lock(&self.given).give(slot, self.quota)
+            self.given.give(slot, self.quota)
         })
     }
 
-    fn flush(&self, writer: &mut Writer) -> Result<bool, Error> {
-        writer.flush(&self.transport, &self.returns)
-    }
-
-    /// Writes, then tells of leases that ended meanwhile. Whether nothing is left.
+    /// Writes, then tells of leases that ended meanwhile. Whether the work is done.
     fn write(&self, work: impl FnOnce(&mut Writer) -> Result<bool, Error>) -> Result<bool, Error> {
         let written = lock(&self.writer).unless_over(work);
         if written.is_err() {
@@ -195,7 +183,7 @@ impl End {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            let written = writer.unless_over(|writer| self.flush(writer));
+            let written = writer.unless_over(|writer| writer.flush(&self.transport, &self.returns));
             if !matches!(written, Ok(true)) {
                 return;
             }
@@ -228,7 +216,7 @@ impl End {
     fn wait_for(&self, more: PollFlags, time: Duration) -> Result<(), Error> {
         let mut events = more;
         events.set(PollFlags::IN, self.read().is_open());
-        wait(&[(self.as_fd(), events)], time)
+        wait(&[(self.as_fd(), events)], time).map(drop)
     }
 
     /// Waits until a message or the end has come, or the time is over. Whether it has.
@@ -236,7 +224,8 @@ impl End {
         self.use_here()?;
         loop {
             // Sends what the socket did not take before. Reading finds an error.
-            let is_sent = self.write(|writer| self.flush(writer)).unwrap_or(true);
+            let flushed = self.write(|writer| writer.flush(&self.transport, &self.returns));
+            let is_sent = flushed.unwrap_or(true);
             let is_ready = self.read().is_ready();
             let left = deadline.left(RECHECK);
             if is_ready || left.is_zero() {
@@ -268,7 +257,7 @@ impl End {
 
     /// Reads what the other end has returned. Whether more may come.
     pub(super) fn collect(&self) -> bool {
-        if !self.is_used_here() {
+        if !self.owner.is_here() {
             return false;
         }
         let reader = self.read();
@@ -276,25 +265,24 @@ impl End {
         drop(reader);
         // All leases of an end that is gone have ended, although their returns may be behind messages without room here.
         if !is_open && self.transport.is_hung_up() {
-            let slots = lock(&self.given).end();
-            drop(slots);
+            self.given.end();
         }
         is_open
     }
 
     /// How many leases the other end has.
     pub(super) fn leases(&self) -> usize {
-        lock(&self.given).count().0
+        self.given.count().0
     }
 
     /// The slots that the other end has.
     pub(super) fn sent_slots(&self) -> Vec<u32> {
-        if self.is_used_here() { lock(&self.given).slots().collect() } else { Vec::new() }
+        if self.owner.is_here() { self.given.slots() } else { Vec::new() }
     }
 
     /// Fails if this end must receive messages before it can read which leases were returned.
     pub(super) fn check_inbox(&self) -> Result<(), Error> {
-        if !self.is_used_here() || self.leases() == 0 {
+        if !self.owner.is_here() || self.leases() == 0 {
             return Ok(());
         }
         let reader = lock(&self.reader);
@@ -311,16 +299,16 @@ impl End {
     /// The leases of the other end, and the bytes of their slots.
     pub(super) fn kept(&self) -> (usize, usize) {
         // A lock of a process that was forked may be held for ever.
-        if !self.is_used_here() {
+        if !self.owner.is_here() {
             return (0, 0);
         }
         drop(self.read());
-        lock(&self.given).count()
+        self.given.count()
     }
 
     /// Ends the stream, if this process uses this end. Otherwise another process may use it.
     pub(super) fn close(&self) {
-        if self.is_used_here() {
+        if self.owner.is_here() {
             self.transport.close();
         }
     }
@@ -334,11 +322,13 @@ impl AsFd for End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // The other end may still read.
-        let given = self.given.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(given.end());
-        // Copies of the descriptor, in children that were forked, do not keep the stream open.
-        self.close();
+        // A lock of a process that was forked may be held for ever.
+        if self.owner.is_here() {
+            // The other end may still read.
+            self.given.end();
+            // Copies of the descriptor, in children that were forked, do not keep the stream open.
+            self.transport.close();
+        }
     }
 }
 
@@ -356,8 +346,7 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) fn tensor(self: &Arc<Self>, entry: &Entry) -> Result<Tensor, Error> {
-        let Entry { dtype, shape, offset, len, .. } = entry;
-        self.memory.tensor(Arc::clone(self), *dtype, shape, *offset, *len)
+        self.memory.tensor(Arc::clone(self), entry)
     }
 }
 
@@ -366,7 +355,7 @@ impl Drop for Lease {
         let Memory::Slot(slot) = &self.memory else { return };
         slot.end_lease();
         // A child that is forked later has the message too, and ends no lease.
-        if let Some(end) = self.end.upgrade().filter(|end| end.is_used_here()) {
+        if let Some(end) = self.end.upgrade().filter(|end| end.owner.is_here()) {
             end.end_lease(self.number);
         }
     }
@@ -375,5 +364,5 @@ impl Drop for Lease {
 /// Waits until one of the sockets can be read, at most for `time`.
 pub(super) fn readable(ends: &[&Arc<End>], time: Duration) -> Result<(), Error> {
     let sockets: Vec<_> = ends.iter().map(|end| (end.as_fd(), PollFlags::IN)).collect();
-    wait(&sockets, time)
+    wait(&sockets, time).map(drop)
 }

@@ -3,17 +3,19 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dlbridge::{DType, Device, Error, Flags, Tensor};
+use dlbridge::{Device, Error, Flags, Tensor};
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::SealFlags;
 
 use crate::check::{check_pages, check_seals};
 use crate::fork::process;
+use crate::header::Entry;
 use crate::system;
 
 /// The seals that keep the size and the pages of a slot, although its maker writes to it.
@@ -105,23 +107,21 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    /// A tensor over the bytes from `offset` on, which `owner` keeps; `len` is the size of its elements,
-    /// and the caller has checked that they are inside.
+    /// A tensor over the bytes of an entry, which `owner` keeps; the caller has checked that the range has the size of its
+    /// elements.
     pub(super) fn tensor<O: Send + 'static>(
         &self,
         owner: O,
-        dtype: DType,
-        shape: &[i64],
-        offset: usize,
-        len: usize,
+        entry: &Entry,
     ) -> Result<Tensor, Error> {
+        let Entry { dtype, shape, range: Range { start, end }, .. } = entry;
         let (base, size) = match self {
             Self::Slot(slot) => (slot.map.as_mut_ptr(), slot.room()),
             Self::Copy(bytes) => (bytes.data_ptr().cast(), bytes.nbytes()),
         };
-        assert!(offset <= size && len <= size - offset, "a tensor lies inside its message");
-        let builder = Tensor::builder(owner).dtype(dtype).shape(shape);
-        let data = base.wrapping_add(offset).cast();
+        assert!(start <= end && *end <= size, "a tensor lies inside its message");
+        let builder = Tensor::builder(owner).dtype(*dtype).shape(shape);
+        let data = base.wrapping_add(*start).cast();
         // SAFETY: inside the memory (asserted), which the owner keeps (R2). Its class is `Shared`, since
         // another process may write to it (R4); size and pages stay (F10).
         unsafe { builder.build_raw(data, Device::CPU, Flags::READ_ONLY) }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use dlbridge::{DType, Error};
 
-use super::LIMIT;
 use super::end::{End, Slots, readable};
-use super::loan::{Loan, Ready};
+use super::message::Loan;
 use crate::lock;
-use crate::wait::{Deadline, WaitError, for_ever};
+use crate::wait::{Deadline, WaitError};
 
+/// The limit of a pool that is given none, in bytes.
+const LIMIT: usize = 256 << 20;
 /// The longest sleep: another thread may have read what this one waits for, or dropped a loan.
 const RECHECK: Duration = Duration::from_millis(5);
 
@@ -25,7 +26,7 @@ const RECHECK: Duration = Duration::from_millis(5);
 /// do not trust each other need a pool each.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    slots: Arc<Slots>,
+    pub(super) slots: Arc<Slots>,
     /// The channels of the pool, which return its memory.
     ends: Arc<Mutex<Vec<Weak<End>>>>,
 }
@@ -42,11 +43,6 @@ impl Pool {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { slots: Arc::new(Slots::new(limit)), ends: Arc::default() }
-    }
-
-    /// Whether a message is in a slot of this pool.
-    pub(super) fn made(&self, message: &Ready) -> bool {
-        message.is_of(&self.slots)
     }
 
     /// The bytes of all slots, free ones included.
@@ -69,7 +65,7 @@ impl Pool {
     ///
     /// As [`Channel::loan`](crate::Channel::loan).
     pub fn loan(&self, tensors: &[(&str, DType, &[i64])]) -> Result<Loan, Error> {
-        for_ever(|timeout| self.loan_timeout(tensors, timeout))
+        Ok(self.loan_timeout(tensors, Duration::MAX)?)
     }
 
     /// As [`loan`](Self::loan), but waits at most so long.

@@ -3,15 +3,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dlbridge::{DType, Error, Tensor};
 
 use super::peer::{Memory, Pages, PeerSlot};
 use super::slots::{Given, MOST_SLOTS};
 use super::transport::{Incoming, READ, Read, Transport};
-use super::wire::{self, Entry, Frame, Head, Kind, Texts, broken};
-use crate::lock;
+use super::wire::{self, Frame, Head, Kind, Texts, broken};
+use crate::header::Entry;
 
 /// The limits of the inbox in messages and in bytes, above which the socket is not read. The last read may exceed them by
 /// the messages in 64 KiB, about 2,000 at most.
@@ -31,7 +31,7 @@ pub(super) struct Reader {
     inbox: VecDeque<Received>,
     nbytes: usize,
     /// How many messages were received.
-    received: usize,
+    pub(super) received: usize,
     /// Why nothing more comes: the end of the stream, or an error.
     end: Option<Result<(), Error>>,
 }
@@ -52,8 +52,6 @@ pub(super) struct Received {
 struct Peers {
     is_private: bool,
     slots: HashMap<u32, Arc<PeerSlot>>,
-    /// The bytes of all slots.
-    mapped: usize,
     pages: Pages,
     /// The last description, the size of its message, and its tensors.
     last: Option<(Vec<u8>, usize, Arc<[Entry]>)>,
@@ -63,7 +61,7 @@ impl Reader {
     /// Reads nothing if there is a fault.
     pub(super) fn new(is_private: bool, fault: Option<Error>) -> Self {
         let (incoming, inbox) = (Incoming::default(), VecDeque::new());
-        let peers = Peers { is_private, slots: HashMap::new(), mapped: 0, pages: None, last: None };
+        let peers = Peers { is_private, slots: HashMap::new(), pages: None, last: None };
         Self { incoming, peers, inbox, nbytes: 0, received: 0, end: fault.map(Err) }
     }
 
@@ -81,11 +79,6 @@ impl Reader {
         self.inbox.len()
     }
 
-    /// How many messages were received so far.
-    pub(super) fn received(&self) -> usize {
-        self.received
-    }
-
     pub(super) fn is_ready(&self) -> bool {
         self.end.is_some() || !self.inbox.is_empty()
     }
@@ -101,7 +94,7 @@ impl Reader {
     }
 
     /// Reads what has come. An error ends the stream, and what was received before it stays.
-    pub(super) fn read(&mut self, transport: &Transport, given: &Mutex<Given>) {
+    pub(super) fn read(&mut self, transport: &Transport, given: &Given) {
         for _ in 0..READS {
             if !self.is_open() {
                 return;
@@ -117,24 +110,27 @@ impl Reader {
             self.incoming = Incoming::default();
             self.peers.slots.clear();
             transport.close();
-            let slots = lock(given).end();
-            drop(slots);
+            given.end();
         }
     }
 
-    fn read_once(&mut self, transport: &Transport, given: &Mutex<Given>) -> Result<Read, Error> {
+    fn read_once(&mut self, transport: &Transport, given: &Given) -> Result<Read, Error> {
         let Self { incoming, peers, inbox, nbytes, .. } = self;
         let read = transport.read(incoming)?;
         if read == Read::End && !incoming.is_between_frames() {
             return Err(broken("a frame that ends early".into()));
         }
         incoming.each_frame(|frame, files| {
-            if frame.head.kind == Kind::Return {
-                return take_back(given, frame.head.lease);
-            }
-            if let Some(message) = peers.take(frame, files)? {
-                *nbytes += message.nbytes;
-                inbox.push_back(message);
+            let Head { kind, slot, lease, .. } = frame.head;
+            match kind {
+                Kind::Return if given.take_back(lease) => {}
+                Kind::Return => return Err(broken(format!("the end of lease {lease}, unknown"))),
+                Kind::Forget => drop(peers.slots.remove(&slot)),
+                Kind::Inline | Kind::Lease | Kind::LeaseNew => {
+                    let message = peers.take(frame, files)?;
+                    *nbytes += message.nbytes;
+                    inbox.push_back(message);
+                }
             }
             Ok(())
         })?;
@@ -142,47 +138,24 @@ impl Reader {
     }
 }
 
-/// Ends a lease that the other end had.
-fn take_back(given: &Mutex<Given>, lease: u64) -> Result<(), Error> {
-    let mut locked = lock(given);
-    let (slot, is_over) = (locked.take_back(lease), locked.is_over());
-    drop(locked);
-    if slot.is_some() || is_over {
-        return Ok(());
-    }
-    Err(broken(format!("the end of lease {lease}, unknown")))
-}
-
 impl Peers {
-    /// The message of a frame, if it has one. `take_back` handles frames that end leases.
-    fn take(
-        &mut self,
-        frame: Frame<'_>,
-        files: &mut VecDeque<OwnedFd>,
-    ) -> Result<Option<Received>, Error> {
-        let Frame { head: Head { kind, slot, lease, .. }, values, .. } = frame;
-        match kind {
-            Kind::Forget => {
-                let gone = self.slots.remove(&slot);
-                self.mapped -= gone.map_or(0, |gone| gone.room());
-                return Ok(None);
-            }
-            Kind::Inline => {
-                let size = [values.len() as i64];
-                let copy = Tensor::from_bytes(DType::U8, &size, values)?;
-                return self.message(frame, values.len(), 0, Memory::Copy(copy)).map(Some);
-            }
-            Kind::LeaseNew => self.open(slot, files)?,
-            Kind::Lease | Kind::Return => {}
+    /// The message of a frame.
+    fn take(&mut self, frame: Frame<'_>, files: &mut VecDeque<OwnedFd>) -> Result<Received, Error> {
+        let Frame { head: Head { kind, slot: number, .. }, values, .. } = frame;
+        if kind == Kind::Inline {
+            let copy = Tensor::from_bytes(DType::U8, &[values.len() as i64], values)?;
+            return self.message(frame, values.len(), Memory::Copy(copy));
         }
-        let found = self.slots.get(&slot).cloned();
-        let found = found.ok_or_else(|| broken(format!("slot {slot}, unknown")))?;
-        let memory = Memory::Slot(Arc::clone(&found));
-        let message = self.message(frame, found.room(), lease, memory)?;
-        if !found.lease(&mut self.pages) {
-            return Err(broken(format!("slot {slot}, whose lease has not ended")));
+        if kind == Kind::LeaseNew {
+            self.open(number, files)?;
         }
-        Ok(Some(message))
+        let slot = self.slots.get(&number).cloned();
+        let slot = slot.ok_or_else(|| broken(format!("slot {number}, unknown")))?;
+        let message = self.message(frame, slot.room(), Memory::Slot(Arc::clone(&slot)))?;
+        if !slot.lease(&mut self.pages) {
+            return Err(broken(format!("slot {number}, whose lease has not ended")));
+        }
+        Ok(message)
     }
 
     /// Maps a slot whose descriptor came with the frame, or before it.
@@ -193,10 +166,10 @@ impl Peers {
             return Err(broken(format!("slot {number} once more")));
         }
         let slot = PeerSlot::open(&file, self.is_private)?;
-        self.mapped = self.mapped.saturating_add(slot.room());
         self.slots.insert(number, Arc::new(slot));
-        if self.slots.len() > MOST_SLOTS || self.mapped > MOST_MAPPED {
-            let (count, nbytes) = (self.slots.len(), self.mapped);
+        let rooms = self.slots.values().map(|slot| slot.room());
+        let (count, nbytes) = (self.slots.len(), rooms.fold(0, usize::saturating_add));
+        if count > MOST_SLOTS || nbytes > MOST_MAPPED {
             return Err(broken(format!("{count} slots of {nbytes} bytes, which are too many")));
         }
         Ok(())
@@ -206,14 +179,13 @@ impl Peers {
         &mut self,
         frame: Frame<'_>,
         size: usize,
-        lease: u64,
         memory: Memory,
     ) -> Result<Received, Error> {
         let entries = self.describe(frame.description, size)?;
         let texts = wire::decode_texts(frame.texts)?;
         let nbytes =
             frame.values.len() + frame.texts.len() + ENTRY * (1 + entries.len() + texts.len());
-        Ok(Received { entries, texts, memory, lease, nbytes })
+        Ok(Received { entries, texts, memory, lease: frame.head.lease, nbytes })
     }
 
     /// The tensors of a description, in a message of `size` bytes. The last ones are kept, because most messages of a

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dlbridge::{DType, Error};
 
 use super::peer::SEALS;
-use super::wire::{self, Entry, INLINE};
+use super::wire::{self, INLINE};
 use crate::check::check_seals;
 use crate::fork::Owner;
+use crate::header::Entry;
 use crate::memfd::{NewFile, Region, Unsplit};
 use crate::{lock, refused};
 
@@ -52,13 +53,13 @@ pub(super) struct Plan {
 }
 
 #[derive(Debug)]
-struct Slot {
-    number: u32,
+pub(super) struct Slot {
+    pub(super) number: u32,
     size: usize,
     file: NewFile,
     memory: Mutex<Unsplit>,
     /// Shows a writer that the slot exists.
-    alive: Arc<()>,
+    pub(super) alive: Arc<()>,
 }
 
 impl Slots {
@@ -100,8 +101,8 @@ impl Slots {
 
     /// A slot that was used before; `None` if none is free.
     pub(super) fn reuse(self: &Arc<Self>, plan: &Arc<Plan>) -> Result<Option<UsedSlot>, Error> {
-        let found = self.state()?.free(plan.size);
-        Ok(found.map(|slot| UsedSlot::new(slot, self, plan)))
+        let slot = self.state()?.free(plan.size);
+        Ok(slot.map(|slot| UsedSlot::new(slot, self, plan)))
     }
 
     /// A slot for a message; `None` if none is free and the limits permit no new one.
@@ -122,8 +123,7 @@ impl Slots {
                 return Ok(None);
             }
             let slot = state.free.remove(0);
-            state.total -= slot.size;
-            state.count -= 1;
+            state.forget(slot.size);
             freed.push(slot);
         };
         state.count += 1;
@@ -131,7 +131,7 @@ impl Slots {
         let number = state.next;
         drop(state);
         drop(freed);
-        let slot = Slot::create(number, size).inspect_err(|_| self.forget(size))?;
+        let slot = Slot::create(number, size).inspect_err(|_| lock(&self.state).forget(size))?;
         Ok(Some(UsedSlot::new(slot, self, plan)))
     }
 
@@ -145,13 +145,6 @@ impl Slots {
                 .into(),
         ))
     }
-
-    /// Removes a slot from the count.
-    fn forget(&self, size: usize) {
-        let mut state = lock(&self.state);
-        state.total -= size;
-        state.count -= 1;
-    }
 }
 
 impl State {
@@ -159,6 +152,12 @@ impl State {
     fn free(&mut self, size: usize) -> Option<Slot> {
         let at = self.free.iter().rposition(|slot| slot.size == size)?;
         Some(self.free.remove(at))
+    }
+
+    /// Counts a slot of this size no more.
+    fn forget(&mut self, size: usize) {
+        self.total -= size;
+        self.count -= 1;
     }
 }
 
@@ -204,29 +203,12 @@ impl UsedSlot {
         Arc::ptr_eq(&self.slots, slots)
     }
 
-    fn slot(&self) -> &Slot {
+    pub(super) fn slot(&self) -> &Slot {
         self.slot.as_ref().expect("there until it is dropped")
     }
 
     pub(super) fn entries(&self) -> &[Entry] {
         &self.plan.entries
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.slot().number
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.slot().size
-    }
-
-    /// Tells whether the slot still exists.
-    pub(super) fn existence(&self) -> Weak<()> {
-        Arc::downgrade(&self.slot().alive)
-    }
-
-    pub(super) fn retire(&self) {
-        self.is_retired.store(true, Ordering::Relaxed);
     }
 
     /// Uses the values of a message that travels inline.
@@ -241,11 +223,9 @@ impl UsedSlot {
     }
 
     /// The memory of each tensor, which can be taken once.
-    pub(super) fn regions(&mut self) -> Result<Vec<Region>, Error> {
-        let slot = self.slot.as_mut().expect("there until it is dropped");
-        let memory = slot.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let ranges = self.plan.entries.iter().map(|entry| entry.offset..entry.offset + entry.len);
-        ranges.map(|range| memory.split(&range)).collect()
+    pub(super) fn regions(&self) -> Result<Vec<Region>, Error> {
+        let mut memory = lock(&self.slot().memory);
+        self.entries().iter().map(|entry| memory.split(&entry.range)).collect()
     }
 
     /// How many regions are alive.
@@ -273,74 +253,78 @@ impl Drop for UsedSlot {
         if !*self.is_retired.get_mut() && memory.restart().is_some() {
             lock(&self.slots.state).free.push(slot);
         } else {
-            self.slots.forget(slot.size);
+            lock(&self.slots.state).forget(slot.size);
         }
     }
 }
 
-/// The leases that the other end has.
+/// The leases that the other end has. No slot is dropped with the lock.
 #[derive(Default, Debug)]
-pub(super) struct Given {
-    leases: HashMap<u64, Arc<UsedSlot>>,
+pub(super) struct Given(Mutex<Leases>);
+
+#[derive(Default, Debug)]
+struct Leases {
+    slots: HashMap<u64, Arc<UsedSlot>>,
     nbytes: usize,
     last: u64,
-    /// Whether the stream has ended, so that no lease is given or returned.
+    /// Whether the stream has ended, so that leases are unknown that the other end still returns.
     is_over: bool,
 }
 
 impl Given {
     /// Leases a slot to the other end, and returns the number of the lease.
-    pub(super) fn give(&mut self, slot: &Arc<UsedSlot>, quota: usize) -> Result<u64, Error> {
-        if self.slots().any(|given| given == slot.number()) {
-            let reason =
-                "expected a message that the other end does not have, found one that it has".into();
-            return Err(Error::Refused { by: "channel", reason });
-        }
-        if self.nbytes.saturating_add(slot.size()) > quota {
-            let reason = format!(
-                "expected a reader that keeps at most {quota} bytes, found {} messages of {} bytes that it \
-                 has not returned; drop its channel, or send to it later",
-                self.leases.len(),
-                self.nbytes
+    pub(super) fn give(&self, slot: &Arc<UsedSlot>, quota: usize) -> Result<u64, Error> {
+        let mut leases = lock(&self.0);
+        let Leases { slots, nbytes, last, .. } = &mut *leases;
+        let &Slot { number, size, .. } = slot.slot();
+        let refused = |reason| Err(Error::Refused { by: "channel", reason });
+        if slots.values().any(|given| given.slot().number == number) {
+            return refused(
+                "expected a message that the other end does not have, found one that it has".into(),
             );
-            return Err(Error::Refused { by: "channel", reason });
         }
-        self.nbytes += slot.size();
-        self.last += 1;
-        self.leases.insert(self.last, Arc::clone(slot));
-        Ok(self.last)
+        if nbytes.saturating_add(size) > quota {
+            return refused(format!(
+                "expected a reader that keeps at most {quota} bytes, found {} messages of {nbytes} bytes that it \
+                 has not returned; drop its channel, or send to it later",
+                slots.len(),
+            ));
+        }
+        *nbytes += size;
+        *last += 1;
+        slots.insert(*last, Arc::clone(slot));
+        Ok(*last)
     }
 
-    /// The slot of a lease that ends; `None` if there is no such lease.
-    pub(super) fn take_back(&mut self, lease: u64) -> Option<Arc<UsedSlot>> {
-        let slot = self.leases.remove(&lease)?;
-        self.nbytes -= slot.size();
-        Some(slot)
+    /// Ends a lease. `false` if there was none, although the stream goes on.
+    pub(super) fn take_back(&self, lease: u64) -> bool {
+        let mut leases = lock(&self.0);
+        let slot = leases.slots.remove(&lease);
+        leases.nbytes -= slot.as_ref().map_or(0, |slot| slot.slot().size);
+        let is_over = leases.is_over;
+        drop(leases);
+        slot.is_some() || is_over
     }
 
     /// The numbers of their slots.
-    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.leases.values().map(|slot| slot.number())
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
+    pub(super) fn slots(&self) -> Vec<u32> {
+        lock(&self.0).slots.values().map(|slot| slot.slot().number).collect()
     }
 
     /// The number of leases, and the bytes of their slots.
     pub(super) fn count(&self) -> (usize, usize) {
-        (self.leases.len(), self.nbytes)
+        let leases = lock(&self.0);
+        (leases.slots.len(), leases.nbytes)
     }
 
     /// Ends all leases: nothing is returned any more. Messages that the other end still has keep their values, so no
     /// slot of theirs is used again.
-    #[must_use = "slots are dropped without a lock"]
-    pub(super) fn end(&mut self) -> Vec<Arc<UsedSlot>> {
-        self.is_over = true;
-        self.nbytes = 0;
-        let slots: Vec<_> = self.leases.drain().map(|(_, slot)| slot).collect();
-        slots.iter().for_each(|slot| slot.retire());
-        slots
+    pub(super) fn end(&self) {
+        let mut leases = lock(&self.0);
+        let slots = std::mem::take(&mut leases.slots);
+        (leases.nbytes, leases.is_over) = (0, true);
+        drop(leases);
+        slots.values().for_each(|slot| slot.is_retired.store(true, Ordering::Relaxed));
     }
 }
 

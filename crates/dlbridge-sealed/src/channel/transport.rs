@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use dlbridge::Error;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, shutdown};
 
 use super::wire::{Frame, broken};
-use crate::socket::{no_room, receive, send};
+use crate::socket::{no_room, receive, send, wait};
 use crate::system;
 
 /// How many bytes one call reads.
@@ -155,9 +156,7 @@ impl Transport {
 
     /// Whether the other end is closed in both directions. Bytes of it may still be there to read.
     pub(super) fn is_hung_up(&self) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
-        let _ = poll(&mut fds, Some(&Timespec::default()));
-        fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+        wait(&[(self.as_fd(), PollFlags::empty())], Duration::ZERO) == Ok(true)
     }
 
     pub(super) fn close(&self) {

@@ -1,13 +1,13 @@
 //! The bytes of a channel: frames of a head, a description of tensors, metadata, and the values of small messages.
 //! Invariant: decoded tensors fit the size of their message, for bytes of any sender.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use dlbridge::layout::contiguous_nbytes;
 use dlbridge::{DType, Error, TypeCode};
 
-use crate::header::place;
+use crate::header::{Entry, place};
 use crate::{ALIGN, refused};
 
 /// The size of the head of a frame in bytes.
@@ -153,17 +153,6 @@ fn text(bytes: &mut &[u8]) -> Result<String, Error> {
     Ok(text.to_owned())
 }
 
-/// A tensor of a message.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) dtype: DType,
-    pub(super) shape: Vec<i64>,
-    /// Where its bytes are in the message.
-    pub(super) offset: usize,
-    pub(super) len: usize,
-}
-
 /// Places tensors one after the other; their description, and the size of all.
 pub(super) fn plan(
     declared: &[(&str, DType, &[i64])],
@@ -172,10 +161,8 @@ pub(super) fn plan(
     if found > MOST_TENSORS {
         return Err(refused(format!("expected at most {MOST_TENSORS} tensors, found {found}")));
     }
-    let mut names: Vec<&str> = declared.iter().map(|(name, ..)| *name).collect();
-    names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
-        let name = twice[0];
+    let mut names = HashSet::new();
+    if let Some((name, ..)) = declared.iter().find(|(name, ..)| !names.insert(*name)) {
         return Err(refused(format!("expected a name that is not used twice, found {name:?}")));
     }
     let size = |(name, _, shape): &(&str, DType, &[i64])| FIXED + name.len() + size_of_val(*shape);
@@ -189,7 +176,6 @@ pub(super) fn plan(
     let mut bytes = Vec::with_capacity(found);
     for &(name, dtype, shape) in declared {
         let range = place(end, dtype, shape)?;
-        let (offset, len) = (range.start, range.len());
         end = range.end;
         bytes.extend((name.len() as u32).to_ne_bytes());
         bytes.extend(name.bytes());
@@ -197,8 +183,8 @@ pub(super) fn plan(
         bytes.extend(dtype.lanes.to_ne_bytes());
         bytes.push(shape.len() as u8);
         bytes.extend(shape.iter().flat_map(|extent| extent.to_ne_bytes()));
-        bytes.extend((offset as u64).to_ne_bytes());
-        entries.push(Entry { name: name.into(), dtype, shape: shape.into(), offset, len });
+        bytes.extend((range.start as u64).to_ne_bytes());
+        entries.push(Entry { name: name.into(), dtype, shape: shape.into(), range, file: 0 });
     }
     Ok((entries, bytes, end))
 }
@@ -210,7 +196,7 @@ pub(super) fn describe(mut bytes: &[u8], size: usize) -> Result<Vec<Entry>, Erro
     while !bytes.is_empty() {
         let entry = entry(&mut bytes, end..size)?;
         let entry = entry.ok_or_else(|| broken("a description that ends early".into()))?;
-        end = entry.offset + entry.len;
+        end = entry.range.end;
         entries.push(entry);
         if entries.len() > MOST_TENSORS {
             return Err(broken(format!("a message of more than {MOST_TENSORS} tensors")));
@@ -241,7 +227,7 @@ fn entry(bytes: &mut &[u8], place: Range<usize>) -> Result<Option<Entry>, Error>
     if offset % ALIGN != 0 || offset < start || offset > end || len > end - offset {
         return Err(broken(format!("a tensor of {len} bytes at {offset} in {start}..{end}")));
     }
-    Ok(Some(Entry { name: name.into(), dtype, shape, offset, len }))
+    Ok(Some(Entry { name: name.into(), dtype, shape, range: offset..offset + len, file: 0 }))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

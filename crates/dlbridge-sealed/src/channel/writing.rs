@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use dlbridge::Error;
 
@@ -36,12 +36,12 @@ impl Writer {
         texts: &[u8],
     ) -> Result<bool, Error> {
         let Self { outgoing, known, .. } = self;
-        let described = &*slot.plan.description;
+        let (number, described) = (slot.slot().number, &*slot.plan.description);
         let head = |kind, lease, values| Head {
             described: described.len(),
             texts: texts.len(),
             values,
-            ..Head::new(kind, slot.number(), lease)
+            ..Head::new(kind, number, lease)
         };
         let Some(lease) = lease else {
             let head = head(Kind::Inline, 0, slot.plan.len).encode();
@@ -49,21 +49,21 @@ impl Writer {
                 transport.send(outgoing, [&head, described, texts, values], None)
             });
         };
-        if known.contains_key(&slot.number()) {
+        if known.contains_key(&number) {
             let head = head(Kind::Lease, lease, 0).encode();
             return transport.send(outgoing, [&head, described, texts], None);
         }
         // The other end is told which slots are gone before it gets one more.
         let gone = known.iter().filter(|(_, alive)| alive.strong_count() == 0);
-        let gone: HashSet<u32> = gone.map(|(&slot, _)| slot).collect();
-        let forget = gone.iter().flat_map(|&slot| Head::new(Kind::Forget, slot, 0).encode());
+        let gone: HashSet<u32> = gone.map(|(&number, _)| number).collect();
+        let forget = gone.iter().flat_map(|&number| Head::new(Kind::Forget, number, 0).encode());
         let forget: Vec<u8> = forget.collect();
         let head = head(Kind::LeaseNew, lease, 0).encode();
         let parts = [&forget, &head[..], described, texts];
         let is_taken = transport.send(outgoing, parts, Some(slot.as_fd()))?;
         if is_taken {
-            known.retain(|slot, _| !gone.contains(slot));
-            known.insert(slot.number(), slot.existence());
+            known.retain(|number, _| !gone.contains(number));
+            known.insert(number, Arc::downgrade(&slot.slot().alive));
         }
         Ok(is_taken)
     }
