@@ -246,6 +246,17 @@ class TestHostile:
         with pytest.raises(RuntimeError, match="not now"):
             dlbridge.from_dlpack(Broken())
 
+    def test_a_tuple_is_not_asked_for_its_length(self):
+        asked = []
+
+        class Shape(tuple):
+            def __len__(self):
+                asked.append(self)
+                return 2
+
+        tensor = dlbridge.from_dlpack(of(np.arange(6.0), shape=Shape((2, 3))))
+        assert (tensor.shape, asked) == ((2, 3), [])
+
     def test_an_odd_stride_that_is_never_taken_is_fine(self):
         array = np.arange(3.0)
         tensor = dlbridge.from_dlpack(of(array, shape=(1, 3), strides=(5, 8)))

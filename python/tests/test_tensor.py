@@ -8,7 +8,7 @@ import operator
 import pickle
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -78,6 +78,23 @@ class TestParts:
         with pytest.raises(TypeError, match=r"expected an int, a slice, .*numpy\.from_dlpack"):
             cube()[1][index]
 
+    @pytest.mark.parametrize("error", [ValueError, KeyError, RuntimeError, KeyboardInterrupt])
+    def test_an_exception_of_an_index_is_raised(self, error):
+        class Index:
+            def __index__(self):
+                raise error("its own")
+
+        tensor = cube()[1]
+        for use in (
+            lambda: tensor[Index()],
+            lambda: tensor[0, Index()],
+            lambda: tensor.item(0, Index(), 0),
+            lambda: tensor.reshape(Index(), 4),
+            lambda: tensor.reshape((Index(), 4)),
+        ):
+            with pytest.raises(error, match="its own"):
+                use()
+
     def test_a_part_keeps_the_memory(self):
         array = np.arange(6.0).reshape(2, 3)
         dead = weakref.ref(array)
@@ -111,6 +128,23 @@ class TestParts:
     def test_a_shape_of_other_elements_is_a_value_error(self, shape):
         with pytest.raises(ValueError, match="expected"):
             cube()[1].reshape(shape)
+
+    def test_a_sequence_of_extents_is_asked_once(self):
+        """A `__len__` that reshapes with the same sequence took twice the time at each level."""
+        asked = []
+
+        class Shape(Sequence):
+            def __len__(self):
+                asked.append("len")
+                raise ValueError
+
+            def __getitem__(self, at):
+                asked.append(at)
+                raise ValueError
+
+        with pytest.raises(ValueError):
+            cube()[1].reshape(Shape())
+        assert asked == [0]
 
     def test_a_shape_that_needs_a_copy_is_an_error_that_names_it(self):
         with pytest.raises(ValueError, match="copy"):

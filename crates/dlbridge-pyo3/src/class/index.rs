@@ -5,12 +5,12 @@
 use dlbridge::ffi::Place;
 use dlbridge::{ArcTensor, Parts};
 use pyo3::Borrowed;
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySequence, PySlice, PyString, PyTuple};
 
 use crate::Result;
-use crate::error::{error_of, unless_refused};
+use crate::error::error_of;
 use crate::interpreter::through_pyo3;
 
 /// More places than this are in a vector.
@@ -100,7 +100,7 @@ fn position(item: Borrowed<'_, '_, PyAny>, axis: usize, extent: i64) -> Result<u
     let index = if item.is_exact_instance_of::<PyInt>() {
         item.extract::<i64>().ok()
     } else {
-        unless_refused(py, through_pyo3(|| item.extract::<i64>()))?
+        unless_mistyped(py, through_pyo3(|| item.extract::<i64>()))?
     };
     let is_number = index.is_some() || item.is_instance_of::<PyInt>();
     if !is_number || item.is_instance_of::<PyBool>() {
@@ -152,11 +152,27 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
 }
 
 fn extents_of(arguments: &Bound<'_, PyTuple>) -> Result<Option<Vec<i64>>> {
-    let py = arguments.py();
-    if arguments.len() == 1 {
-        if let Some(extents) = unless_refused(py, arguments.get_item(0)?.extract::<Vec<i64>>())? {
-            return Ok(Some(extents));
-        }
+    let is_list = |item: &Bound<'_, PyAny>| {
+        item.is_instance_of::<PySequence>() && !item.is_instance_of::<PyString>()
+    };
+    let only = if arguments.len() == 1 { Some(arguments.get_item(0)?) } else { None };
+    let extents = match only.filter(is_list) {
+        // PyO3's own extraction asks for the length, and hides an exception of `__len__`.
+        Some(list) => list.try_iter().and_then(|list| list.map(|item| item?.extract()).collect()),
+        None => arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>(),
+    };
+    unless_mistyped(arguments.py(), extents)
+}
+
+/// The ints, or `None` for other objects, and for ints that are too large. Any other exception is that of the
+/// object's own code.
+fn unless_mistyped<T>(py: Python<'_>, ints: PyResult<T>) -> Result<Option<T>> {
+    let is_ours = |error: &PyErr| {
+        error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py)
+    };
+    match ints {
+        Ok(ints) => Ok(Some(ints)),
+        Err(error) if is_ours(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    unless_refused(py, arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>())
 }

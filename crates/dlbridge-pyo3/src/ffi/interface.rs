@@ -58,7 +58,8 @@ impl<'py> Interface<'py> {
 
     fn numbers(&self, key: &str, value: &Bound<'py, PyAny>) -> Result<Vec<i64>> {
         let tuple = value.cast::<PyTuple>().map_err(PyErr::from);
-        let numbers = tuple.and_then(|tuple| tuple.extract());
+        // Item by item: a subclass may have a `__len__` of its own, whose exceptions PyO3 hides.
+        let numbers = tuple.and_then(|tuple| tuple.iter().map(|item| item.extract()).collect());
         match unless_refused(value.py(), numbers)? {
             Some(numbers) => Ok(numbers),
             None => wrong(key, value, "a tuple of integers"),
