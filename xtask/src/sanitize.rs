@@ -209,7 +209,7 @@ fn python() -> Result<()> {
         .env("PYTHONMALLOC", "malloc")
         .env("LD_PRELOAD", runtime)
         .env("ASAN_OPTIONS", format!("{options}{}/asan", logs.display()))
-        // Python itself leaks: the logs decide.
+        // Python itself leaks: the logs decide, one for each process, also where a child ended as if all were well.
         .env("LSAN_OPTIONS", "exitcode=0")
         .env("PYTHONPATH", std::env::join_paths([package, root().join("doctor")])?)
         .run();

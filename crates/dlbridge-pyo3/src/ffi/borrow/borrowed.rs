@@ -147,13 +147,13 @@ impl Borrowed {
     pub(crate) fn view_mut<T: Element>(&mut self) -> Result<ViewMut<'_, T>> {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
         // SAFETY: no other argument, slice or view has the memory while the borrow lives, and this one
-        // is borrowed mutably (F11); other code does not access it meanwhile (T6, T8).
+        // is borrowed mutably (F9); other code does not access it meanwhile (T6, T8).
         Ok(unsafe { ffi::view_mut_unchecked(&self.tensor) }?)
     }
 
     /// The memory as if no code could write it.
     pub(crate) fn frozen<P: Promised>(&self, _: PhantomData<P>) -> TensorRef<'_> {
-        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
+        // SAFETY: no Rust code writes, because of the borrow (F9); no other code, by the duty of
         // `StableArguments`.
         unsafe { self.tensor.assume_frozen() }
     }
@@ -161,7 +161,7 @@ impl Borrowed {
     /// The elements as a slice, as if no code could write them.
     #[inline]
     pub(crate) fn slice<T: Plain, P: Promised>(&self, _: PhantomData<P>) -> Result<&[T]> {
-        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
+        // SAFETY: no Rust code writes, because of the borrow (F9); no other code, by the duty of
         // `StableArguments`.
         Ok(unsafe { ffi::slice_unchecked(&self.tensor) }?)
     }
@@ -177,7 +177,7 @@ impl Borrowed {
         _: PhantomData<P>,
     ) -> Result<&mut [T]> {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
-        // SAFETY: no Rust code accesses the memory, because of the borrow (F11); no other code, by the duty
+        // SAFETY: no Rust code accesses the memory, because of the borrow (F9); no other code, by the duty
         // of `StableArguments`.
         unsafe { ffi::slice_mut_unchecked(&mut self.tensor) }.map_err(Error::of_writing)
     }
@@ -189,14 +189,14 @@ impl Borrowed {
     /// If the memory is borrowed to read.
     pub(crate) fn exclusive<P: Promised>(&mut self, _: PhantomData<P>) -> Result<TensorMut<'_>> {
         assert!(self.writes(), "borrowed to write, or no borrow is necessary");
-        // SAFETY: no Rust code accesses the memory, because of the borrow (F11); no other code, by the duty
+        // SAFETY: no Rust code accesses the memory, because of the borrow (F9); no other code, by the duty
         // of `StableArguments`.
         Ok(unsafe { self.tensor.assume_exclusive() }?)
     }
 
     /// The elements as booleans, each of which was checked.
     pub(crate) fn bools<P: Promised>(&self, _: PhantomData<P>) -> Result<&[bool]> {
-        // SAFETY: no Rust code writes, because of the borrow (F11); no other code, by the duty of
+        // SAFETY: no Rust code writes, because of the borrow (F9); no other code, by the duty of
         // `StableArguments`.
         let bytes = unsafe { ffi::bytes_unchecked(&self.tensor) }?;
         match bytes.iter().find(|&&byte| byte > 1) {
@@ -227,7 +227,7 @@ impl Borrowed {
         if length == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: as in `bools`; no Rust code accesses the memory, because of the borrow (F11), no other code, by the
+        // SAFETY: as in `bools`; no Rust code accesses the memory, because of the borrow (F9), no other code, by the
         // duty of `StableArguments`.
         Ok(unsafe { slice::from_raw_parts_mut(self.tensor.data_ptr().cast(), length) })
     }

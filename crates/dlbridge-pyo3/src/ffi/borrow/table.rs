@@ -284,7 +284,7 @@ impl Table {
 
     /// Called under the lock.
     fn unlocking<R>(&self, function: impl FnOnce(&mut Ordered) -> R) -> R {
-        // SAFETY: no other thread has the lock, and no function under it locks again (F11).
+        // SAFETY: no other thread has the lock, and no function under it locks again (F9).
         let result = function(unsafe { &mut *self.ordered.get() });
         self.unlock();
         result
