@@ -54,7 +54,7 @@ run() {
         "$python" -m zipfile -e "$wheel" "$target/site"
     done
     chmod +x "$target"/programs/*
-    PYTHONPATH="$target/site" "$python" "$target/tests/run.py" "$target"/programs/*
+    PYTHONPATH="$target/site" "$python" "$target/tests/gpus.py" "$target"/programs/*
 }
 
 case "${1:-}" in

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import dlbridge
-import fake_driver
-from values import fill
+from support import Driver, fill
 
 NATIVE, OTHER = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
@@ -289,7 +288,7 @@ class CudaInterface:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    return fake_driver.Driver(tmp_path_factory.mktemp("driver"))
+    return Driver(tmp_path_factory.mktemp("driver"))
 
 
 HEAD = """

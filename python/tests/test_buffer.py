@@ -18,7 +18,7 @@ import pytest
 
 import dlbridge
 from hostile import Producer, read
-from values import fill
+from support import fill
 
 
 def address_of(source) -> int:

@@ -17,7 +17,7 @@ import pytest
 
 import dlbridge
 from hostile import READ_ONLY, Managed, producer_of
-from values import arange
+from support import arange
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
 DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dlbridge
-from values import arange
+from support import arange
 
 
 @pytest.fixture

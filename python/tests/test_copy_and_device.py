@@ -10,7 +10,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import IS_COPIED, READ_ONLY, Managed, name_of, producer_of
-from values import arange, fill
+from support import arange, fill
 
 
 def of_numpy():

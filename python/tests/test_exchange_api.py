@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import dlbridge
-from abi import DLTensor
-from values import arange
+from dlpack_doctor.abi import DLTensor
+from support import arange
 
 CAPSULE_NAME = b"dlpack_exchange_api"
 

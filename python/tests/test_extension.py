@@ -13,11 +13,9 @@ import pytest
 
 import dlbridge
 import hostile
-from frameworks.callers import KINDS, Watched, pointer, watched
-from frameworks.cases import DTYPES, LAYOUTS, VERSIONED, WRITABLE, Case
-from frameworks.kinds import FRAMEWORKS
-from frameworks.raw import Producer, aligned
-from threads import failures_in_threads
+from frameworks.cases import DTYPES, LAYOUTS, VERSIONED, WRITABLE, Case, Producer, aligned
+from frameworks.kinds import FRAMEWORKS, KINDS, Watched, pointer, watched
+from support import failures_in_threads
 
 example = pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
 

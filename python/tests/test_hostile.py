@@ -26,10 +26,9 @@ from hostile import (
     new_capsule,
     read,
 )
+from support import arange, failures_in_threads
 from test_arrow import Array, Made, Schema
 from test_arrow import _Destructor as Destructor
-from threads import failures_in_threads
-from values import arange
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
 GPU, HOST = (2, 0), (1, 0)

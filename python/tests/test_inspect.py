@@ -9,7 +9,7 @@ import pytest
 
 import dlbridge
 from hostile import IS_COPIED, READ_ONLY, SUBBYTE_PADDED, Managed, producer_of
-from values import arange
+from support import arange
 
 
 def test_a_tensor_reads_well():

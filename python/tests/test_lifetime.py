@@ -15,8 +15,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import Managed, Producer, producer_of
-from threads import failures_in_threads
-from values import arange
+from support import arange, failures_in_threads
 
 
 class Watched(np.ndarray):

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import dlbridge
-from frameworks.callers import KINDS, pointer
 from frameworks.cases import (
     ACCESSES,
     CONTIGUOUS,
@@ -26,13 +25,16 @@ from frameworks.cases import (
     READONLY,
     WRITABLE,
     Case,
+    Producer,
+    Shim,
+    aligned,
     cases,
     pack,
     read,
+    settled,
 )
-from frameworks.kinds import FRAMEWORKS, Framework, matrix
+from frameworks.kinds import FRAMEWORKS, KINDS, Framework, matrix, pointer
 from frameworks.quirks import EXPORT, IMPORT, expectation
-from frameworks.raw import Producer, Shim, aligned, settled
 
 
 def given(framework: Framework) -> list[Case]:

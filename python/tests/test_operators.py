@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import operators
-from threads import failures_in_threads
+from support import failures_in_threads
 
 pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
 my = operators.load()

@@ -98,7 +98,7 @@ def test_an_operator_is_first_asked_for_by_many_threads_or_a_compiler():
     pytest.importorskip("torch")
     pytest.importorskip("jax")
     run("""
-        from threads import failures_in_threads
+        from support import failures_in_threads
         my = operators.load()
         import torch
 

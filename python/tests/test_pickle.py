@@ -14,8 +14,8 @@ import pytest
 import dlbridge
 from dlbridge._native import _unpickle
 from hostile import Managed, producer_of
+from support import arange
 from test_create import NUMPY, PACKED, WITHOUT_NUMPY
-from values import arange
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 READ_ONLY, PADDED = 1, 4

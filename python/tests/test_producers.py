@@ -11,7 +11,7 @@ import dlbridge
 import hostile
 from dlpack_doctor.abi import name_of
 from hostile import Managed, Producer, producer_of, read
-from values import fill
+from support import fill
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
 ASKED = [{"max_version": dlbridge.DLPACK_VERSION}]

@@ -15,7 +15,7 @@ import dlbridge
 import hostile
 from dlbridge import _native
 from hostile import LEGACY, VERSIONED, Managed, name_of, new_capsule, producer_of
-from values import arange
+from support import arange
 
 KINDS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
 VERSIONS = {VERSIONED: (1, 3), LEGACY: None}

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import dlbridge
-from frameworks.callers import KINDS, pointer
+from frameworks.kinds import KINDS, pointer
+from support import arange
 from test_matrix import REFUSED
-from values import arange
 
 if sys.platform != "linux":
     pytest.skip("sealed memory is for Linux", allow_module_level=True)

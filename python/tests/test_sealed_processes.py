@@ -19,7 +19,7 @@ import pytest
 
 import dlbridge
 from sealed_peers import SIZE, descriptors, file_of, look, make
-from values import arange
+from support import arange
 
 if sys.platform != "linux":
     pytest.skip("sealed memory is for Linux", allow_module_level=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dlbridge
-from values import arange, fill
+from support import arange, fill
 
 NUMBERS = [
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

@@ -18,9 +18,8 @@ import dlbridge
 import hostile
 from dlpack_doctor.abi import USED, name_of
 from hostile import Managed, Producer, producer_of
+from support import arange, failures_in_step, failures_in_threads
 from test_arrow import Made
-from threads import failures_in_step, failures_in_threads
-from values import arange
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 THREADS = 8

@@ -17,7 +17,7 @@ use crate::shell::{files, line_of, report, root, target};
 const CONFIGURATION: &str = "docs/mkdocs.yml";
 /// Runs the examples in Rust.
 const RUST_RUNNER: &str = "docs/guide/src/lib.rs";
-/// The pages whose examples `python/tests/test_guide.py` runs,
+/// The pages whose examples `python/tests/test_pages.py` runs,
 const PYTHON_PAGES: &[&str] = &["README.md", "docs/", "examples/", "python/"];
 /// `julia/DLBridge/test/packages/guide.jl`,
 const JULIA_PAGES: &[&str] = &["README.md", "docs/"];

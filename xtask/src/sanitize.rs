@@ -26,8 +26,8 @@ const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-di
 const CAPI: &str = "--package dlbridge-capi --lib";
 /// The Python tests of everything that holds memory, with NumPy as the only framework.
 const PYTHON_TESTS: &str = "hostile producers exchange_api negotiation create \
-    copy_and_device inspect buffer buffer_export array_interface host_memory \
-    lifetime numpy stream_order streams channel channel_sends reentry release patched operators threads";
+    copy_and_device inspect buffer buffer_export array_interface cuda \
+    lifetime numpy streams channel channel_sends reentry release classes operators threads";
 /// Not those that measure the process's size or a stack, or use an address twice, which a sanitizer changes, or take too long.
 const PYTHON_CHOICE: &str = "not nothing_behind and not twenty_thousand and not exit and not address and not constant_memory \
     and not imports_itself";

@@ -92,7 +92,13 @@ fn quick(steps: &mut Steps) -> Result<()> {
         tally.run(test.arg(workspace::core_features()))
     });
     let marks = "not slow and not long";
-    let args = ["-m", marks, "--ignore=doctor/tests", "--ignore=python/tests/quirks"];
+    let args = [
+        "-m",
+        marks,
+        "--ignore=doctor/tests",
+        "--ignore=python/tests/test_quirks.py",
+        "--ignore=python/tests/test_torch.py",
+    ];
     python(&venv, &test_profile(), &args.map(str::to_owned), steps);
     steps.skip("adapters, slow tests, Julia, examples", "cargo xtask test runs them");
     Ok(())

@@ -1,8 +1,11 @@
-"""The stubs name what the native module has, and type checkers understand them."""
+"""The package itself: its stubs name what the native module has, and type checkers understand them;
+what its documentation shows is what happens; `python -m dlbridge`, its programs and the demo."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import doctest
 import inspect
 import re
 import subprocess
@@ -13,7 +16,9 @@ import numpy as np
 import pytest
 
 import dlbridge
-from dlbridge import _native
+import dlbridge._inspect
+from dlbridge import __main__ as programs
+from dlbridge import _native, demo
 
 STUB = Path(dlbridge.__file__).parent / "_native.pyi"
 MODULE = ast.parse(STUB.read_text())
@@ -209,3 +214,96 @@ def test_wrong_uses_are_found_by_a_type_checker(tmp_path, cache):
 
 def test_the_package_says_that_it_is_typed():
     assert (STUB.parent / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("module", [dlbridge, dlbridge._inspect], ids=lambda m: m.__name__)
+def test_the_examples_of_a_module_work(module):
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_examples_of_native_functions_work():
+    names = [name for name in dlbridge.__all__ if ">>>" in (getattr(dlbridge, name).__doc__ or "")]
+    assert {"empty_sealed", "open_sealed", "seal"} <= set(names)
+    if sys.platform != "linux":
+        pytest.skip("sealed memory is for Linux")
+    runner = doctest.DocTestRunner()
+    for name in names:
+        text = getattr(dlbridge, name).__doc__
+        runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, 0))
+    assert runner.summarize().failed == 0
+
+
+def test_everything_public_is_documented():
+    for name in dlbridge.__all__:
+        thing = getattr(dlbridge, name)
+        if callable(thing):
+            assert (thing.__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize(
+    "kind", [dlbridge.Tensor, dlbridge.SealedTensors, dlbridge.UnsealedTensors]
+)
+def test_every_attribute_of_a_class_is_documented(kind):
+    for name, thing in vars(kind).items():
+        if not name.startswith("_"):
+            assert (thing.__doc__ or "").strip(), name
+
+
+def test_all_public_names_exist_once():
+    assert all(hasattr(dlbridge, name) for name in dlbridge.__all__)
+    assert len(dlbridge.__all__) == len(set(dlbridge.__all__))
+
+
+DOCTOR = Path(__file__).parents[2] / "doctor"
+
+
+def test_the_package_tells_its_programs():
+    command = [sys.executable, "-m", "dlbridge"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert "doctor" in ran.stderr
+    ran = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    assert ran.returncode == 0
+    assert "demo" in ran.stdout
+
+
+def test_the_doctor_is_run_where_it_is_installed(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(DOCTOR))
+    assert programs.main(["doctor", "--version"]) == 0
+
+
+def test_without_the_doctor_one_line_says_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setattr(programs.importlib.util, "find_spec", lambda _name: None)
+    assert programs.main(["doctor"]) == 2
+    assert capsys.readouterr().err.endswith("pip install dlpack-doctor\n")
+
+
+def test_the_demo_passes_on_real_frameworks(capsys):
+    assert demo.main([]) == 0
+    out = capsys.readouterr().out
+    assert "numpy.ndarray" in out
+    assert "nothing was copied" in out
+
+
+LIES = {
+    "an address": ({"pointer": lambda array: 1}, "expected the array's memory and values in Rust"),
+    "a value": (
+        {"make": lambda values: np.array([0, *values[:-1]], "float32")},
+        "expected the array's memory and values in Rust",
+    ),
+    "a copy comes back": (
+        {"back": lambda tensor: np.array(np.from_dlpack(tensor))},
+        "expected the same memory and values in the exported array",
+    ),
+    "a write unseen": ({"values": lambda array: demo.VALUES}, "expected the write to show"),
+    "read-only memory that can be written": ({"freeze": lambda array: array}, "read-only"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_framework_that_does_otherwise_makes_the_demo_fail(lie, capsys):
+    fields, reason = LIES[lie]
+    assert demo.report([demo.check(dataclasses.replace(demo.numpy(), **fields))]) == 1
+    assert reason in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""Arrays of PyTorch, CuPy and JAX on a GPU: into Rust and back over the same memory."""
+"""On a GPU: arrays of PyTorch, CuPy and JAX into Rust and back over the same memory; work on one
+stream that is read on another (right values, and no stream waits for more than it must); an
+operator in Rust with a CUDA kernel, PyTorch's and JAX's, on their streams."""
 
 from __future__ import annotations
 
@@ -187,3 +189,173 @@ class Jax(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+# Enough for the host to be done with its part long before the GPU is.
+SIZE, ROUNDS = 8192, 30
+
+
+class TorchStreams(unittest.TestCase):
+    def setUp(self) -> None:
+        self.torch = framework("torch")
+        if not self.torch.cuda.is_available():
+            self.skipTest("this PyTorch has no CUDA")
+        self.x = self.torch.zeros(1 << 20, device="cuda")
+        self.work = self.torch.ones(SIZE, SIZE, device="cuda")
+        self.torch.cuda.synchronize()
+        self.producer, self.consumer = (self.torch.cuda.Stream() for _ in range(2))
+
+    def late(self) -> None:
+        """Queues much work, after which `x` is 7."""
+        for _ in range(ROUNDS):
+            self.torch.mm(self.work, self.work)
+        self.x.fill_(7)
+
+    def check_pending(self, when: str) -> None:
+        if self.producer.query():
+            self.skipTest(f"the GPU was done already {when}: nothing is shown")
+
+    def test_our_stream_waits_for_the_producers(self) -> None:
+        with self.torch.cuda.stream(self.producer):
+            self.late()
+            self.check_pending("before the tensor was taken")
+            tensor = dlbridge.from_dlpack(self.x, stream=self.consumer.cuda_stream)
+            self.check_pending("when the tensor was taken")
+        with self.torch.cuda.stream(self.consumer):
+            read = self.torch.from_dlpack(tensor).clone()
+        self.consumer.synchronize()
+        self.assertTrue((read == 7).all().item(), "read before it was written")
+
+    def test_a_consumer_waits_for_our_stream(self) -> None:
+        with self.torch.cuda.stream(self.producer):
+            self.late()
+            tensor = dlbridge.from_dlpack(self.x, stream=self.producer.cuda_stream)
+            self.check_pending("when the tensor was taken")
+        with self.torch.cuda.stream(self.consumer):
+            # PyTorch asks with its current stream.
+            read = self.torch.from_dlpack(tensor).clone()
+        self.consumer.synchronize()
+        self.assertTrue((read == 7).all().item(), "read before it was written")
+
+    def test_a_consumer_waits_for_a_slice_of_rust(self) -> None:
+        example = installed("dlbridge_example")
+        if not hasattr(example, "filled"):
+            self.skipTest("the example extension is built without CUDA")
+        for _ in range(ROUNDS):
+            tensor = example.filled(1 << 22, 7)
+            with self.torch.cuda.stream(self.consumer):
+                read = self.torch.from_dlpack(tensor).clone()
+            self.consumer.synchronize()
+            self.assertTrue((read == 7).all().item(), "read before it was written")
+
+    def test_a_copy_to_the_host_waits(self) -> None:
+        with self.torch.cuda.stream(self.producer):
+            self.late()
+            tensor = dlbridge.from_dlpack(self.x)
+            read = self.torch.from_dlpack(tensor).cpu()
+        self.assertTrue((read == 7).all().item(), "read before it was written")
+
+
+class CuPyStreams(unittest.TestCase):
+    """A second producer and consumer, whose streams are objects with `__cuda_stream__` or `ptr`."""
+
+    def setUp(self) -> None:
+        self.cupy = framework("cupy")
+        self.x = self.cupy.zeros(1 << 20, dtype="float32")
+        self.work = self.cupy.ones((SIZE, SIZE), dtype="float32")
+        self.cupy.cuda.Device().synchronize()
+        self.streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+
+    def test_our_stream_waits_for_the_producers(self) -> None:
+        producer, consumer = self.streams
+        with producer:
+            for _ in range(ROUNDS):
+                self.cupy.matmul(self.work, self.work)
+            self.x.fill(7)
+            tensor = dlbridge.from_dlpack(self.x, stream=consumer.ptr)
+            if producer.done:
+                self.skipTest("the GPU was done already: nothing is shown")
+        with consumer:
+            read = self.cupy.from_dlpack(tensor).copy()
+        consumer.synchronize()
+        self.assertTrue(bool((read == 7).all()), "read before it was written")
+
+
+if __name__ == "__main__":
+    unittest.main()
+
+
+class TorchOperator(unittest.TestCase):
+    def setUp(self) -> None:
+        self.torch = framework("torch")
+        if not self.torch.cuda.is_available():
+            self.skipTest("this PyTorch has no CUDA")
+        self.scale = installed("cuda_operators").scale
+
+    def test_values_and_gradients(self) -> None:
+        x = self.torch.arange(1000.0, device="cuda").reshape(10, 100).requires_grad_()
+        y = self.scale(x, 3.0)
+        self.assertEqual((y.device, y.shape), (x.device, x.shape))
+        self.assertTrue(self.torch.equal(y, x * 3))
+        y.sum().backward()
+        self.assertTrue((x.grad == 3).all().item())
+        self.assertEqual(self.scale(x[:0], 3.0).shape, (0, 100))
+
+    def test_it_is_ordered_on_the_current_stream(self) -> None:
+        stream, x = self.torch.cuda.Stream(), self.torch.zeros(1 << 20, device="cuda")
+        work = self.torch.ones(SIZE, SIZE, device="cuda")
+        self.scale(x, 1.0)  # the first call loads the kernel
+        self.torch.cuda.synchronize()
+        with self.torch.cuda.stream(stream):
+            for _ in range(ROUNDS):
+                self.torch.mm(work, work)
+            x.fill_(7)
+            y = self.scale(x, 2.0)
+            pending = not stream.query()
+            z = y + 1
+        stream.synchronize()
+        self.assertTrue((z == 15).all().item(), "on another stream")
+        if not pending:
+            self.skipTest("the GPU was done already: nothing is shown")
+
+    def test_a_compiler_calls_it(self) -> None:
+        function = self.torch.compile(
+            lambda x: self.scale.torch(x, 2.0) + 1, backend="aot_eager", fullgraph=True
+        )
+        x = self.torch.ones(3, 4, device="cuda")
+        self.assertTrue((function(x) == 3).all().item())
+
+    def test_what_it_does_not_take_is_refused(self) -> None:
+        x = self.torch.ones(3, 4, device="cuda")
+        with self.assertRaisesRegex(RuntimeError, "expected contiguous elements"):
+            self.scale(x.t(), 2.0)
+        with self.assertRaisesRegex(RuntimeError, "found one on cpu; use x.to"):
+            installed("cuda_operators").scale_backward(x, x.cpu(), 2.0)
+
+
+class JaxOperator(unittest.TestCase):
+    def setUp(self) -> None:
+        self.jax = framework("jax")
+        if self.jax.default_backend() != "gpu":
+            self.skipTest("this JAX has no CUDA")
+        self.scale = installed("cuda_operators").scale
+
+    def test_values_and_gradients(self) -> None:
+        x = self.jax.numpy.arange(1000.0).reshape(10, 100)
+        y = self.jax.jit(lambda x: self.scale(x * 1, 3.0) + 1)(x)
+        self.assertTrue((y == x * 3 + 1).all())
+        gradient = self.jax.grad(lambda x: self.scale(x, 3.0).sum())(x)
+        self.assertTrue((gradient == 3).all())
+        mapped = self.jax.vmap(lambda x: self.scale(x, 3.0))(x)
+        self.assertTrue((mapped == x * 3).all())
+
+    def test_it_is_ordered_behind_the_work_of_before(self) -> None:
+        work = self.jax.numpy.ones((SIZE, SIZE))
+
+        @self.jax.jit
+        def late(work):
+            for _ in range(ROUNDS):
+                work = work @ work / SIZE
+            return self.scale(work, 2.0) + 1
+
+        self.assertTrue((late(work) == 3).all())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dlbridge
-from values import fill
+from support import fill
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode

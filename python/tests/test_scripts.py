@@ -1,13 +1,27 @@
-"""The tables and the comparison behind `cargo xtask bench`, without a measurement."""
+"""What the repository runs beside its tests.
 
+The example programs in Python, each in a process of its own, check themselves. The tables and the
+comparison behind `cargo xtask bench` are tested without a measurement, `scripts/gpu-tests.sh run`
+by what it prints and how it ends, here and where a GPU is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import dlbridge
+from support import IS_LATE, Driver
 
-BENCHES = Path(__file__).resolve().parents[2] / "benches"
+ROOT = Path(__file__).resolve().parents[2]
+BENCHES = ROOT / "benches"
 DUMP = """\
 desc: Trigger: Client Request: numpy-in {library} {kind}
 fn=(1) calloc
@@ -212,3 +226,129 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks():
         shown = dict(zip(libraries, numbers, strict=True))
         measured = [{name: of.get(name, "-") for name in libraries} for of in paths.values()]
         assert shown in measured, f"{exchange}: `cargo xtask bench python` counted other numbers"
+
+
+def example(program: str, *arguments: str) -> str:
+    command = [sys.executable, str(ROOT / "examples" / program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_rust_runs_in_dasks_workers_over_numpys_memory():
+    for name in ("dask", "distributed", "dlbridge_example"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    said = example("dask/row_sums.py")
+    page = (ROOT / "docs/guide/workers.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    # Dask decides which worker makes a block.
+    assert re.sub(r"in \d workers", "in 2 workers", said) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="memory files are sealed on Linux")
+def test_a_trainer_reads_the_batches_of_its_workers():
+    pytest.importorskip("torch", reason="torch is not installed")
+    # Each batch is checked as it arrives.
+    small = ("loader/loader.py", "--batches", "6", "--mebibytes", "1", "--start")
+    said = example(*small, "fork") + example(*small, "spawn", "--ways", "dlbridge.empty_sealed")
+    rows = re.findall(r"^\| (.+) \| (fork|spawn) \| [\d,]+ \|$", said, re.MULTILINE)
+    assert len(set(rows)) == 6, said
+
+
+SCRIPT = ROOT / "scripts/gpu-tests.sh"
+GPU_TESTS = Path(__file__).parent / "gpu"
+
+RUNS_SH = pytest.mark.skipif(sys.platform == "win32", reason="a script for sh")
+
+
+@pytest.fixture
+def packed(tmp_path):
+    """What `pack` makes, with the wheel that is installed here and a program that tells counts."""
+    shutil.copytree(GPU_TESTS, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    with zipfile.ZipFile(tmp_path / "none.whl", "w") as wheel:
+        wheel.writestr("none-0.dist-info/METADATA", "")
+    (tmp_path / "programs").mkdir()
+    return tmp_path
+
+
+def program(packed: Path, said: str) -> None:
+    (packed / "programs/rust").write_text(f"#!/bin/sh\necho '{said}'\n")
+
+
+def run(*arguments: object, libraries: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable}
+    if libraries:
+        environment["LD_LIBRARY_PATH"] = str(libraries)
+    command = ["sh", str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def has_driver() -> bool:
+    asks = "import gpus; raise SystemExit(gpus.missing() is None)"
+    return subprocess.run([sys.executable, "-c", asks], cwd=GPU_TESTS, check=False).returncode == 1
+
+
+@pytest.mark.long
+@RUNS_SH
+@pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
+def test_without_a_gpu_it_says_so_and_ends_with_3(packed):
+    program(packed, "test result: ok. 9 passed; 0 failed")
+    done = run("run", packed)
+    *_, reason, last = done.stdout.splitlines()
+    assert reason.startswith("nothing was shown of a GPU: no CUDA driver: libcuda.so.1")
+    assert last.endswith(" passed, 0 failed")
+    assert done.returncode == 3, done.stderr
+    assert "rust: skipped: no CUDA driver" in done.stdout
+    assert "skipped 'no CUDA driver" in done.stderr + done.stdout
+
+
+@pytest.mark.long
+@RUNS_SH
+@pytest.mark.parametrize(
+    ("said", "failed", "code"),
+    [
+        ("test result: ok. 9 passed; 0 failed", 0, 0),
+        ("test result: FAILED. 8 passed; 2 failed", 2, 1),
+        ("Segmentation fault", 1, 1),
+    ],
+)
+def test_the_programs_are_counted_where_a_gpu_is(packed, tmp_path_factory, said, failed, code):
+    # Found by the driver that is played; no framework here can use it.
+    folder = tmp_path_factory.mktemp("driver")
+    Driver(folder, IS_LATE)
+    (packed / "tests/test_gpu.py").unlink()
+    program(packed, said)
+    done = run("run", packed, libraries=folder)
+    passed = {0: 9, 2: 8, 1: 0}[failed]
+    assert done.stdout.splitlines()[-1] == f"{passed} passed, {failed} failed"
+    assert done.returncode == code, done.stdout
+
+
+@pytest.mark.long
+@RUNS_SH
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "wanted: pack DIR"),
+        (["frob"], "wanted: pack DIR"),
+        (["run"], "run: wanted a folder"),
+        (["pack"], "pack: wanted a folder"),
+        (["run", "/nowhere"], "nothing was packed in /nowhere"),
+    ],
+)
+def test_an_examination_that_cannot_start_ends_with_2(arguments, said):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert f"gpu-tests.sh: {said}" in done.stderr
+
+
+@pytest.mark.long
+@RUNS_SH
+def test_a_missing_wheel_is_said(packed):
+    (packed / "none.whl").unlink()
+    done = run("run", packed)
+    assert done.returncode == 2
+    assert "no wheel in" in done.stderr

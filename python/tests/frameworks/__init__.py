@@ -1,1 +1,0 @@
-"""The frameworks that the matrix tests run, and the cells of the matrix."""
