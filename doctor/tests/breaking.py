@@ -1,4 +1,5 @@
-"""Producers that end the process, or never end: only for child processes."""
+"""Producers that end the process, or never end, and a consumer with a fault that its program shows:
+only for child processes."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import signal
 import threading
 import time
 
-from planted import Array
+from planted import Array, Consumer
 
 
 class Plain:
@@ -61,3 +62,28 @@ def crashing_from_dlpack(x):
     if x.__dlpack_device__()[0] == 9:
         os.kill(os.getpid(), signal.SIGBUS)
     return np.from_dlpack(x)
+
+
+class IgnoresByteOffsets:
+    """A NumPy array that a consumer without byte offsets made."""
+
+    def __init__(self, x):
+        self.taken = Consumer()(x)
+        self.taken.pointer -= self.taken.offset
+
+    def __repr__(self):
+        numbers = self.taken.tolist()
+        return str([numbers[:3], numbers[3:]])
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **keywords):
+        import numpy as np
+
+        return np.array(self.taken.tolist(), "float32").reshape(2, 3).__dlpack__(**keywords)
+
+
+def forgetful_from_dlpack(x):
+    """A consumer that ignores the byte offset."""
+    return IgnoresByteOffsets(x)

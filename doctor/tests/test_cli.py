@@ -1,16 +1,22 @@
-"""The command line, run as its users run it."""
+"""The doctor, run as its users run it: the command line, pytest with `--dlpack`, and programs that
+show a finding. A crash or a hang is one cell, and the run goes on with the next check."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dlpack_doctor import registry
+from dlpack_doctor import Verdict, registry
+from dlpack_doctor.examine import examine
+from dlpack_doctor.frameworks import installed
+from dlpack_doctor.runner import Runner
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -119,8 +125,12 @@ def test_verbose_shows_the_clause_the_meaning_and_a_program_that_runs():
     assert shown.stdout == "[1, 0]\n", shown.stderr
 
 
-def test_an_array_api_namespace_is_examined_by_its_name():
-    ran = doctor("namespace", "--check", "producer.strides")
+def test_an_array_api_namespace_is_examined_by_its_name(tmp_path):
+    """One that the doctor does not know: NumPy's."""
+    names = "arange, astype, float32, from_dlpack, reshape"
+    (tmp_path / "namespace.py").write_text(f"from numpy import {names}\n")
+    path = os.pathsep.join([PATH, str(tmp_path)])
+    ran = doctor("namespace", "--check", "producer.strides", PYTHONPATH=path)
     assert "1 pass, 0 warn, 0 fail" in ran.stdout
 
 
@@ -157,3 +167,187 @@ def test_the_package_needs_no_dlbridge():
     )
     env = os.environ | {"PYTHONPATH": PATH}
     subprocess.run([sys.executable, "-c", program], check=True, env=env)
+
+
+COUNT = len(registry.all_checks())
+
+
+def run_pytest(folder, *words):
+    path = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "dlpack_doctor.pytest_plugin",
+            str(folder),
+            *words,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        timeout=300,
+    )
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def counts(out):
+    return {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|desel)", out)}
+
+
+def test_a_good_array_passes_beside_the_tests_of_its_framework(tmp_path):
+    (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:Plain")
+    assert code == 0, out
+    found = counts(out)
+    assert found["passed"] + found["skipped"] == COUNT + 1
+
+
+def test_a_fault_fails_its_test_with_the_clause(tmp_path):
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:CrashesOnCopies", "-k", "copy")
+    assert code == 1
+    assert "crashed (SIGSEGV)" in out
+    assert "if True, always copy" in out
+    assert "Traceback" not in out
+
+
+def test_a_surprise_is_a_warning(tmp_path):
+    code, out = run_pytest(tmp_path, "--dlpack", "numpy", "-k", "empty-data")
+    assert code == 0
+    assert "DlpackWarning: producer.empty-data" in out
+
+
+def test_a_typo_is_a_usage_error(tmp_path):
+    code, out = run_pytest(tmp_path, "--dlpack", "no_such:thing", "-k", "methods")
+    assert code == 4
+    assert "no module 'no_such'" in out
+
+
+def test_a_subject_that_cannot_be_examined_fails(tmp_path):
+    code, out = run_pytest(tmp_path, "--dlpack", "breaking:Plane", "-k", "methods")
+    assert code == 1
+    assert "cannot be examined" in out
+
+
+def test_without_the_flag_nothing_is_added(tmp_path):
+    (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
+    code, out = run_pytest(tmp_path)
+    assert (code, counts(out)) == (0, {"passed": 1})
+
+
+def found(name, check):
+    if name.partition(":")[0] not in [*installed(), "breaking"]:
+        pytest.skip(f"{name} is not installed")
+    return examine([name], checks=[check], pairs=False).of(check, name)
+
+
+def run_program(program):
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "shows"),
+    [
+        ("numpy", "producer.empty-data", "'byte_offset': 0"),
+        ("torch", "producer.copied-flag", "'flags': 0"),
+        ("torch", "consumer.negative", "strides=[3, -1]"),
+        ("torch", "producer.table-major", "tensor("),
+        ("jax", "producer.read-only-old", "'byte_offset': 0"),
+        ("torch", "producer.refusal", "[2.0]"),
+        ("torch", "consumer.no-methods", "invalid capsule"),
+        ("jax", "consumer.null-deleter", ""),
+        (
+            "breaking:forgetful_from_dlpack",
+            "consumer.byte-offset",
+            "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]",
+        ),
+    ],
+)
+def test_a_program_shows_the_finding(name, check, shows):
+    outcome = found(name, check)
+    assert outcome.verdict in (Verdict.FAIL, Verdict.WARN)
+    assert len(outcome.reproducer.splitlines()) <= 8
+    ran = run_program(outcome.reproducer)
+    assert shows in ran.stdout + ran.stderr, outcome.reproducer + ran.stderr
+    if "crashed" in outcome.evidence:
+        assert ran.returncode < 0
+
+
+def test_every_program_is_python():
+    for result in examine(["numpy", "array_api_strict"], pairs=False).results:
+        ast.parse(result.outcome.reproducer)
+
+
+def failures(findings):
+    return {result.check: result.outcome.evidence for result in findings.failures}
+
+
+# No destructor that ctypes makes keeps an exception that is in flight.
+LEFT_OUT = ("producer.speed", "producer.exception")
+PRODUCER = [check.id for check in registry.all_checks("producer") if check.id not in LEFT_OUT]
+SOME = ["producer.methods", "producer.copy-true", "producer.copied-flag", "producer.deleter-thread"]
+
+
+@pytest.mark.parametrize(
+    ("name", "crashed"),
+    [
+        ("CrashesOnCopies", {"producer.copy-true", "producer.copied-flag", "producer.copy-kept"}),
+        ("CrashesOnForeignThreads", {"producer.deleter-thread"}),
+    ],
+)
+def test_a_crash_is_named_and_the_rest_is_still_checked(name, crashed):
+    findings = examine([f"breaking:{name}"], checks=PRODUCER)
+    assert failures(findings) == dict.fromkeys(crashed, "crashed (SIGSEGV)")
+    assert [result.check for result in findings.results] == PRODUCER
+
+
+def test_an_exit_is_named():
+    findings = examine(["breaking:ExitsOnCopies"], checks=SOME)
+    assert set(failures(findings).values()) == {"crashed (exit code 3)"}
+
+
+def test_a_hang_is_ended_and_named():
+    tasks = [("check", "breaking:HangsOnCopies", check) for check in SOME]
+    answers = list(Runner(task_seconds=1).run(tasks))
+    evidence = {answer.task[2]: answer.outcome for answer in answers}
+    assert list(evidence) == SOME
+    assert evidence["producer.copy-true"].evidence == "hung (over 2 s)"
+    assert evidence["producer.methods"].verdict is Verdict.PASS
+    assert evidence["producer.deleter-thread"].verdict is Verdict.PASS
+
+
+def test_a_consumer_may_crash_too():
+    findings = examine(["breaking:crashing_from_dlpack"])
+    assert failures(findings) == {"consumer.unknown-device": "crashed (SIGBUS)"} | {
+        check: text for check, text in failures(findings).items() if "refus" in check
+    }
+    assert failures(findings)["consumer.refused-released"] == "crashed (SIGBUS)"
+
+
+def test_a_subject_that_cannot_be_imported_is_told_and_the_others_are_examined():
+    findings = examine(["no_such_module:x", "breaking:Plain"], checks=SOME)
+    first, second = findings.subjects
+    assert "no_such_module" in first.problem
+    assert not second.problem
+    assert {result.subject for result in findings.results} == {"breaking:Plain"}
+
+
+def test_arrays_that_cannot_be_made_are_not_applicable():
+    findings = examine(["breaking:made_of_nothing"], checks=SOME)
+    assert {result.verdict for result in findings.results} == {Verdict.NOT_APPLICABLE}
+    assert "no memory left" in findings.results[0].outcome.evidence
+
+
+def test_pairs_are_examined_both_ways():
+    findings = examine(["array_api_strict", "numpy"], checks=["producer.methods"])
+    assert {(pair.producer, pair.consumer): pair.outcome.evidence for pair in findings.pairs} == {
+        (one, other): "same memory"
+        for one in ("array_api_strict", "numpy")
+        for other in ("array_api_strict", "numpy")
+    }
