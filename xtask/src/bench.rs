@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use crate::arguments::{Bench as Options, SUITES};
 use crate::julia;
-use crate::python::{RELEASE, Set, Venv, resolve};
+use crate::python::{PINS, RELEASE, Set, Venv, resolve};
 use crate::shell::{each_line, lacks_valgrind, target};
 use crate::steps::{Steps, skip};
 
@@ -92,7 +92,7 @@ pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     let (bare, own) = (target().join("bench/bare"), venv.python()?);
     cmd!(venv.sh, "{own} -m venv {bare}").run()?;
     let (bare, install) = (bare.join("bin/python"), "-m pip install --quiet".split(' '));
-    let pins = ["numpy", "-c", "requirements/base.txt"];
+    let pins = ["numpy", "-c", PINS];
     cmd!(venv.sh, "{bare} {install...} {pins...}").run()?;
     let install = "-m pip install --quiet --force-reinstall --no-deps".split(' ');
     cmd!(venv.sh, "{bare} {install...} {wheel}").run()?;

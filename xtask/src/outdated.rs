@@ -7,8 +7,8 @@ use anyhow::Result;
 use serde_json::Value;
 use xshell::cmd;
 
-use crate::python::Venv;
-use crate::shell::{files_in, shell, stem};
+use crate::python::{PINS, Set, Venv};
+use crate::shell::shell;
 use crate::workspace::{self, Member};
 
 /// Prints a line for each.
@@ -28,15 +28,14 @@ pub(crate) fn run() -> Result<()> {
     }
     let listed = cmd!(venv.sh, "python -m pip list --outdated --format json").read()?;
     let listed: Vec<Value> = serde_json::from_str(&listed)?;
-    for file in files_in("requirements", "txt") {
-        let text = sh.read_file(&file)?;
+    for set in Set::all()? {
         for package in &listed {
             let text_of = |field: &str| package[field].as_str().unwrap_or_default();
             let is_it = |line: &str| plain(line.split("==").next().unwrap_or_default());
             let name = plain(text_of("name"));
-            if text.lines().any(|line| line.contains("==") && is_it(line) == name) {
+            if set.pins().any(|line| is_it(line) == name) {
                 let (old, new) = (text_of("version"), text_of("latest_version"));
-                println!("requirements/{}.txt: {name} {old}: there is {new}", stem(&file));
+                println!("{PINS}, {}: {name} {old}: there is {new}", set.name);
             }
         }
     }

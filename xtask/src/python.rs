@@ -1,4 +1,4 @@
-//! Python: finding one, virtual environments, the sets of packages in `requirements/`, wheels.
+//! Python: finding one, virtual environments, the sets of packages in `requirements.txt`, wheels.
 //! A set's stamp holds the text that was installed, and is written last.
 
 use std::env;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{answer, files_in, root, shell, stem, target};
+use crate::shell::{answer, files_in, root, shell, target};
 use crate::workspace;
 
 /// The oldest Python that the wheel supports.
@@ -110,33 +110,54 @@ fn find() -> Result<Usable> {
     )
 }
 
-/// One file of `requirements/`, which has all pins.
+/// The file of all pins, each of which binds what any set installs.
+pub(crate) const PINS: &str = "requirements.txt";
+
+/// One part of `requirements.txt`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Set {
-    /// The file's name without its extension.
     pub(crate) name: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Set {
     /// Reads a set; the error lists all sets. For the command line.
     pub(crate) fn load(name: &str) -> Result<Self, String> {
-        let known: Vec<_> = files_in("requirements", "txt").iter().map(|file| stem(file)).collect();
-        if !known.iter().any(|other| other == name) {
-            return Err(format!("expected one of {}", known.join(", ")));
+        let mut sets = Self::all().map_err(|error| error.to_string())?;
+        if let Some(at) = sets.iter().position(|set| set.name == name) {
+            return Ok(sets.swap_remove(at));
         }
-        let text = std::fs::read_to_string(root().join(format!("requirements/{name}.txt")));
-        Ok(Self { name: name.to_owned(), text: text.map_err(|error| error.to_string())? })
+        let names: Vec<_> = sets.iter().map(|set| &set.name[..]).collect();
+        Err(format!("expected one of {}", names.join(", ")))
+    }
+
+    /// All sets. What stands before the first one is the file's own comment.
+    pub(crate) fn all() -> std::io::Result<Vec<Self>> {
+        let text = std::fs::read_to_string(root().join(PINS))?.replace("\r\n", "\n");
+        let parts = text.split("\n\n").skip(1);
+        let named =
+            parts.filter_map(|part| Some((part.strip_prefix("# ")?.split_once(':')?.0, part)));
+        Ok(named
+            .map(|(name, part)| Self { name: name.to_owned(), text: format!("{}\n", part.trim()) })
+            .collect())
+    }
+
+    /// The pins, as pip takes them.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter(|line| !line.starts_with('#'))
     }
 
     /// The same, for a name in the sources.
     pub(crate) fn named(name: &str) -> Result<Self> {
-        Self::load(name).map_err(|problem| anyhow!("requirements/{name}.txt: {problem}"))
+        Self::load(name).map_err(|problem| anyhow!("{PINS}: {name}: {problem}"))
     }
 
     /// The sets that this one only lists; empty for a set with packages of its own.
     fn members(&self) -> impl Iterator<Item = &str> {
-        self.text.lines().filter_map(|line| line.strip_prefix("-r ")?.trim().strip_suffix(".txt"))
+        self.text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# = "))
+            .flat_map(str::split_whitespace)
     }
 }
 
@@ -266,19 +287,18 @@ impl Venv {
         self.folder.join(format!("xtask/{}.txt", set.name))
     }
 
-    /// Whether a set is installed as its file now says.
+    /// Whether a set is installed as the file now says.
     pub(crate) fn has(&self, set: &Set) -> bool {
         std::fs::read_to_string(self.stamp(set)).is_ok_and(|text| text == set.text)
     }
 
-    /// Installs a set unless it is installed already. The pins of `base` bind all others.
+    /// Installs a set unless it is installed already.
     pub(crate) fn install(&self, set: &Set) -> Result<()> {
         if self.has(set) {
             return Ok(());
         }
         println!("\ninstalling {}", set.name);
-        let file = format!("requirements/{}.txt", set.name);
-        self.pip().args(["-r", &file, "-c", "requirements/base.txt"]).run()?;
+        self.pip().args(set.pins()).args(["-c", PINS]).run()?;
         Ok(self.sh.write_file(self.stamp(set), &set.text)?)
     }
 
@@ -335,7 +355,18 @@ fn prepended(folder: &Path, variable: &str) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, Set, Venv, shell};
+    use super::{Facts, Set, Venv, resolve, shell};
+
+    #[test]
+    fn a_set_has_pins_or_names_sets_that_have() {
+        let sets = Set::all().unwrap();
+        assert!(sets.iter().any(|set| set.pins().next().is_none()), "none names others");
+        for set in resolve(&sets).unwrap() {
+            assert!(set.pins().count() > 0, "{}", set.name);
+            // An extra is not allowed in constraints, which the file is.
+            assert!(set.pins().all(|pin| pin.contains("==") && !pin.contains('[')), "{}", set.name);
+        }
+    }
 
     #[test]
     fn a_changed_set_is_not_installed() {
