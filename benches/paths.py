@@ -21,7 +21,7 @@ from tables import Rows, Section, Unmeasured, number, table, target
 PATHS = {
     "numpy-in": ("import a NumPy array, read one element, drop", 1.10),
     "torch-in": ("import a PyTorch tensor, read, drop", 1.10),
-    "jax-in": ("import a JAX array, read, drop", None),
+    "jax-in": ("import a JAX array, read, drop", 0.40),
     "buffer-in": ("import a buffer (array.array), read, drop", None),
     "rust-share": ("create a tensor in Rust, read, drop", 1.3),
     "object-out": ("create a tensor, export it as a Python object", 1.5),
