@@ -50,8 +50,6 @@ mod borrowed;
 mod builder;
 #[cfg(feature = "burn-0_22")]
 mod burn_0_22;
-#[cfg(feature = "burn-flex-0_22")]
-mod burn_flex_0_22;
 #[cfg(feature = "bytes-1")]
 mod bytes_1;
 #[cfg(feature = "candle-core-0_11")]
@@ -63,15 +61,28 @@ mod elements;
 mod faer_0_24;
 #[cfg(target_pointer_width = "64")]
 mod huge_layouts;
-#[cfg(target_pointer_width = "32")]
-mod huge_layouts_32;
 #[cfg(feature = "image-0_25")]
 mod image_0_25;
+mod machines;
 #[cfg(feature = "nalgebra-0_35")]
 mod nalgebra_0_35;
 mod names;
 #[cfg(feature = "ndarray-0_17")]
-mod ndarray;
+mod ndarray {
+    //! `ndarray` 0.17 for the tests that each of its versions runs, with the array type that it adds.
+
+    pub(crate) use ::ndarray::*;
+
+    /// An array as the type that all arrays and views dereference to.
+    pub(crate) fn by_ref<D: Dimension>(array: &Array<i32, D>) -> &ArrayRef<i32, D> {
+        array
+    }
+
+    /// The same, mutably.
+    pub(crate) fn by_mut<D: Dimension>(array: &mut Array<i32, D>) -> &mut ArrayRef<i32, D> {
+        array
+    }
+}
 #[cfg(feature = "ndarray-0_15")]
 #[path = "."]
 mod ndarray_0_15 {
@@ -112,8 +123,6 @@ mod releases;
 mod rows;
 #[cfg(all(feature = "safetensors-0_8", target_endian = "little"))]
 mod safetensors_0_8;
-#[cfg(all(feature = "safetensors-0_8", target_endian = "big"))]
-mod safetensors_0_8_big_endian;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;
