@@ -9,11 +9,11 @@
 //! | `&self` gives `&mut [T]` | `ui/aliases.rs::written_through_shared_reference` |
 //! | a public field holds the invariant | here; `ui/bounds.rs::descriptor_is_private` |
 //! | foreign bytes become `bool` | `elements.rs`, `ui/bounds.rs::bool_slice` |
-//! | a lie in a safe trait is unsound | `ui/element_is_unsafe.rs` |
+//! | a lie in a safe trait is unsound | `ui/duties.rs::element_is_unsafe` |
 //! | a view outlives what it was made from | `ui/outlives.rs::view_outlives_tensor` |
 //! | an unknown code is undefined behaviour | `odd_but_legal.rs` |
 //! | a body is read before its version | here; `validation.rs` |
-//! | a descriptor is dereferenced by safe code | `ui/import_is_unsafe.rs` |
+//! | a descriptor is dereferenced by safe code | `ui/duties.rs::import_is_unsafe` |
 //! | a pointer to a local is exported | here |
 //! | products overflow | `validation.rs`, the fuzz target `gate` |
 //! | input ends in a panic | the fuzz targets `gate` and `layout` |
