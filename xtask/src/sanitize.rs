@@ -20,7 +20,7 @@ const CASES: &str = "16";
 /// under Miri, to even fewer.
 const MIRI_CASES: &str = "4";
 /// Tree Borrows: a cell over memory that a Rust owner exported as immutable is never written, which
-/// that model allows and Stacked Borrows does not (`raw/memory/elements.rs`).
+/// that model allows and Stacked Borrows does not (`memory/read.rs`).
 const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
 /// What the C API publishes without a lock, under so many schedules of the threads as `miri` says.
 const CAPI: &str = "--package dlbridge-capi --lib";

@@ -57,9 +57,9 @@ mod dtype;
 mod error;
 #[doc(hidden)]
 pub mod layout;
+mod memory;
 #[doc(hidden)]
 pub mod protocol;
-mod raw;
 
 pub use access::{Access, Flags};
 #[allow(unreachable_pub, unused_imports, reason = "without a feature there is no adapter")]
@@ -68,8 +68,8 @@ pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
-pub use raw::handle::ManagedTensor;
-pub use raw::{Element, Iter, Plain, ReadCell};
+pub use memory::handle::ManagedTensor;
+pub use memory::{Element, Iter, Plain, ReadCell};
 #[cfg(feature = "rayon")]
 pub use tensor::ParIter;
 #[doc(hidden)]

@@ -8,7 +8,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "\n## Order of rooms\n";
 /// The rooms of each crate, the lowest first.
 const ROOMS: [(&str, &str); 7] = [
-    ("crates/dlbridge", "access device dtype error layout raw tensor protocol adapters"),
+    ("crates/dlbridge", "access device dtype error layout memory tensor protocol adapters"),
     (
         "crates/dlbridge-pyo3",
         "error interpreter release dtypes ffi stream types object export import class arguments framework",
@@ -104,11 +104,11 @@ mod tests {
 
     #[test]
     fn the_first_segments_are_found() {
-        let text = "use crate::raw::{a, b};\nuse crate::{\n    layout::{x, y}, Error,\n};\n// crate::no\n\
+        let text = "use crate::memory::{a, b};\nuse crate::{\n    layout::{x, y}, Error,\n};\n// crate::no\n\
             fn f() { crate::tensor::g() }\n#[cfg(test)]\nmod tests {\n use crate::not; }";
         let names: Vec<_> = used(text).into_iter().collect();
-        assert_eq!(names, ["Error", "layout", "raw", "tensor"]);
-        assert_eq!(room("raw/handle/mod.rs"), Some("raw"));
+        assert_eq!(names, ["Error", "layout", "memory", "tensor"]);
+        assert_eq!(room("memory/handle/mod.rs"), Some("memory"));
         assert_eq!((room("lib.rs"), room("raw.rs"), room("notes.txt")), (None, Some("raw"), None));
     }
 
@@ -116,8 +116,8 @@ mod tests {
     fn a_use_against_the_order_is_found() {
         let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         let files = [
-            file("crates/dlbridge/src/raw/one.rs", "use crate::{layout::Layout, tensor::View};"),
-            file("crates/dlbridge/src/tensor/two.rs", "use crate::raw::Handle;"),
+            file("crates/dlbridge/src/memory/one.rs", "use crate::{layout::Layout, tensor::View};"),
+            file("crates/dlbridge/src/tensor/two.rs", "use crate::memory::Handle;"),
             file("crates/dlbridge/src/attic.rs", ""),
         ];
         let found = check(&files);
@@ -126,7 +126,7 @@ mod tests {
             mine,
             [
                 "crates/dlbridge/src/attic.rs: `house/rooms.rs` does not list the room attic",
-                "crates/dlbridge: raw uses tensor, which stands behind it in `house/rooms.rs`",
+                "crates/dlbridge: memory uses tensor, which stands behind it in `house/rooms.rs`",
             ]
         );
     }

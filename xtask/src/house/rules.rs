@@ -9,11 +9,11 @@ use crate::shell::shell;
 /// What is wrong, a pattern that finds it, and where it is looked for.
 const RULES: [(&str, &str, &[&str]); 9] = [
     (
-        "unsafe code outside folders named `raw`, the memory files of adapters and the files listed in `house/rules.rs`",
+        "unsafe code outside folders named `memory`, the memory files of adapters and the files listed in `house/rules.rs`",
         UNSAFE,
         &[
             "crates/dlbridge/src",
-            ":(exclude,glob)crates/dlbridge/src/**/raw/**",
+            ":(exclude,glob)crates/dlbridge/src/**/memory/**",
             ":(exclude,glob)crates/dlbridge/src/adapters/**/*memory.rs",
             // `Layout::again`, the only constructor that does not measure.
             ":(exclude)crates/dlbridge/src/layout/measured.rs",
@@ -56,12 +56,12 @@ const RULES: [(&str, &str, &[&str]); 9] = [
         &["crates/dlbridge-pyo3/src", "crates/dlbridge-operators/src", "python/src"],
     ),
     (
-        "a `catch_unwind`, which ends the process where Python ends the thread: see `raw/unwind.rs`",
+        "a `catch_unwind`, which ends the process where Python ends the thread: see `memory/unwind.rs`",
         "catch_unwin[d]([(,;]|$)",
         &[
             ":(glob)crates/*/src/**",
             "python/src",
-            ":(exclude)crates/dlbridge/src/raw/unwind.rs",
+            ":(exclude)crates/dlbridge/src/memory/unwind.rs",
             ":(exclude)crates/dlbridge-testing",
         ],
     ),

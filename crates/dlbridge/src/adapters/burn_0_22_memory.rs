@@ -10,8 +10,8 @@ use burn_std::{
 };
 
 use crate::layout::Placement;
-use crate::raw::Handle;
-use crate::raw::owner::export_within;
+use crate::memory::Handle;
+use crate::memory::owner::export_within;
 use crate::{Access, Error, Flags, Tensor};
 
 /// The largest alignment that Burn knows.

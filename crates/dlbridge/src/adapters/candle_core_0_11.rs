@@ -27,7 +27,7 @@ use half::{bf16, f16};
 
 use super::candle_core_0_11_memory::{Locked, export_locked};
 use crate::layout::extents;
-use crate::raw::Checked;
+use crate::memory::Checked;
 use crate::{Access, Builder, DType, Device, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 /// What Candle has a type for, on the CPU.

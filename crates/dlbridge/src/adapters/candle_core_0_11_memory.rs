@@ -9,8 +9,8 @@ use candle_core::{CpuStorage, Storage};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::layout::Placement;
-use crate::raw::Handle;
-use crate::raw::owner::export_within;
+use crate::memory::Handle;
+use crate::memory::owner::export_within;
 use crate::{Access, Error, Flags};
 
 /// A tensor whose storage is locked for reading. Candle's tensors share storages, and an operation

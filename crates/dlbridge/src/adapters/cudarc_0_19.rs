@@ -16,7 +16,7 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 use super::cudarc_0_19_memory::{
     Owned, driver, export_borrowed, export_slice, producer, take_slice,
 };
-use crate::raw::unwind::catch;
+use crate::memory::unwind::catch;
 use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
 
 /// A CUDA slice becomes a tensor of one axis, without a copy. It is of class

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
 use crate::layout::Placement;
-use crate::raw::owner::export_on;
-use crate::raw::{Checked, Handle, Plain};
+use crate::memory::owner::export_on;
+use crate::memory::{Checked, Handle, Plain};
 use crate::{Access, Device, Error, Flags, Tensor};
 
 /// The owner of every export, whatever its elements, so that it can be found again.

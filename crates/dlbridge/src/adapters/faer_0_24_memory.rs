@@ -5,8 +5,8 @@ use faer::{Col, ColMut, ColRef, Mat, MatMut, MatRef, Row, RowMut, RowRef, Shape,
 
 use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Checked;
-use crate::raw::handle::header::Owns;
+use crate::memory::Checked;
+use crate::memory::handle::header::Owns;
 use crate::{Element, Error, Plain};
 
 /// Where the elements of one of faer's types lie: an extent and a stride for each axis.

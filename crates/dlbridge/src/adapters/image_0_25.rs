@@ -33,8 +33,8 @@ use std::sync::Arc;
 use image::{DynamicImage, ImageBuffer, Pixel};
 
 use crate::layout::{Placement, contiguous_strides};
-use crate::raw::descriptor::Borrowed;
-use crate::raw::owner::{
+use crate::memory::descriptor::Borrowed;
+use crate::memory::owner::{
     OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
 };
 use crate::{

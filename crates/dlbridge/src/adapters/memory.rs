@@ -9,7 +9,7 @@ macro_rules! owner_of_array {
         // SAFETY: the owner has the array in the same place until it is used again (R10).
         unsafe impl<$($generics)*> Strided for $owner {
             type Elem = <$array as Strided>::Elem;
-            $(const OWNS: crate::raw::handle::header::Owns = $owns;)?
+            $(const OWNS: crate::memory::handle::header::Owns = $owns;)?
 
             #[inline]
             fn axes(&self) -> usize {
@@ -46,10 +46,10 @@ macro_rules! owner_of_array_mut {
 
 use super::describable;
 use crate::layout::{Lists, OwnedLayout};
-use crate::raw::checked::Memory;
-use crate::raw::descriptor::Borrowed;
-use crate::raw::handle::header::Owns;
-use crate::raw::{Checked, Handle, Plain};
+use crate::memory::checked::Memory;
+use crate::memory::descriptor::Borrowed;
+use crate::memory::handle::header::Owns;
+use crate::memory::{Checked, Handle, Plain};
 use crate::{Access, Device, Element, Error, Flags, Tensor, TensorMut, TensorRef, View};
 
 /// A host array: the address of its first element, its shape and its strides.

@@ -1,6 +1,6 @@
 //! Conversions from and to other crates' types: one file for each crate and version, and its
 //! unsafe half in the file beside it, as `faer_0_24_memory.rs`. A crate
-//! whose types are elements, and nothing else, has its page here and its lines in `raw/element.rs`.
+//! whose types are elements, and nothing else, has its page here and its lines in `memory/element.rs`.
 //!
 //! An adapter uses no other adapter, except one that is named after two crates. Adapters of crates add
 //! no methods to the tensor types, because two versions of a crate can be switched on together. Only the

@@ -14,7 +14,7 @@ use nalgebra::{
 use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use super::nalgebra_0_35::Transposed;
 use crate::layout::Lists;
-use crate::raw::Checked;
+use crate::memory::Checked;
 use crate::{Element, Error, Plain};
 
 // SAFETY: `RawStorage`'s duty: the elements of the matrix lie from `ptr` on, by its strides (R10).

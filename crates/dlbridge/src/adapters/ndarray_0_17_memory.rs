@@ -6,7 +6,7 @@ use ndarray::{ArrayRef, Dimension};
 use super::conversions::memory::strided;
 use crate::adapters::memory::{Strided, StridedMut};
 use crate::layout::Lists;
-use crate::raw::handle::header::Owns;
+use crate::memory::handle::header::Owns;
 use crate::{Element, Error};
 
 strided!([T: Element, D: Dimension] ArrayRef<T, D>, T);

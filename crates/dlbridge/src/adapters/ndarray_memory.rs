@@ -6,8 +6,8 @@
 
 use crate::adapters::memory::{Source, Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Checked;
-use crate::raw::handle::header::Owns;
+use crate::memory::Checked;
+use crate::memory::handle::header::Owns;
 use crate::{Element, Error, Plain, ReadCell};
 
 use super::super::ndarray::{

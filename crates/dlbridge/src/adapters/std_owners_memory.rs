@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
 use crate::layout::Lists;
-use crate::raw::Checked;
-use crate::raw::handle::header::Owns;
+use crate::memory::Checked;
+use crate::memory::handle::header::Owns;
 use crate::{Element, Error, Plain};
 
 /// One value, without axes.

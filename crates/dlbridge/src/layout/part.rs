@@ -1,4 +1,4 @@
-//! Parts of a measured layout: numbers only. `raw/descriptor/checked.rs` applies them to memory.
+//! Parts of a measured layout: numbers only. `memory/descriptor/checked.rs` applies them to memory.
 //! Invariant: each element of a part is an element of the whole, `offset` away from its first element.
 #![forbid(unsafe_code)]
 

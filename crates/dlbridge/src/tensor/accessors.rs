@@ -4,7 +4,7 @@
 macro_rules! metadata {
     () => {
         #[inline]
-        pub(crate) fn checked(&self) -> $crate::raw::Checked<'_> {
+        pub(crate) fn checked(&self) -> $crate::memory::Checked<'_> {
             self.0.checked()
         }
 
@@ -253,7 +253,7 @@ macro_rules! writing {
         /// [`ReadOnly`](crate::Error::ReadOnly), and those of [`as_slice`](Self::as_slice).
         #[inline]
         pub fn as_slice_mut<T: $crate::Plain>(&mut self) -> Result<&mut [T], $crate::Error> {
-            $crate::raw::slice::slice_mut(&mut self.0)
+            $crate::memory::slice::slice_mut(&mut self.0)
         }
 
         /// The bytes of all elements, of any type but `bool` and at any address, to be written: for
@@ -277,7 +277,7 @@ macro_rules! writing {
         /// [`DTypeMismatch`](crate::Error::DTypeMismatch) for `bool`, which Rust may own and of which
         /// not every byte is a value, and those of [`as_bytes`](Self::as_bytes).
         pub fn as_bytes_mut(&mut self) -> Result<&mut [u8], $crate::Error> {
-            $crate::raw::slice::bytes_mut(&mut self.0)
+            $crate::memory::slice::bytes_mut(&mut self.0)
         }
 
         /// A typed view to write through, if no other code can reach the memory (class
@@ -291,7 +291,7 @@ macro_rules! writing {
         pub fn view_mut<T: $crate::Element>(
             &mut self,
         ) -> Result<$crate::ViewMut<'_, T>, $crate::Error> {
-            $crate::raw::slice::elements_mut(&mut self.0).map($crate::ViewMut::from_elements)
+            $crate::memory::slice::elements_mut(&mut self.0).map($crate::ViewMut::from_elements)
         }
 
         /// The elements as a mutable view type of another crate, without a copy, if no other code

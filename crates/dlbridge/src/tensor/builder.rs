@@ -3,9 +3,9 @@
 
 use crate::layout::{Dims, contiguous_strides};
 use crate::layout::{Layout, Placement};
-use crate::raw::buffer::{Buffer, export_buffer};
-use crate::raw::owner::{export_mut, export_ref};
-use crate::raw::{Handle, Plain};
+use crate::memory::buffer::{Buffer, export_buffer};
+use crate::memory::owner::{export_mut, export_ref};
+use crate::memory::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
 
 impl Tensor {

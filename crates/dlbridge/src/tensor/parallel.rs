@@ -6,8 +6,8 @@ use rayon::iter::plumbing::{Consumer, Producer, ProducerCallback, UnindexedConsu
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
 use super::view::same_shape;
-use crate::raw::elements::Elements;
-use crate::raw::{Iter, RowElements};
+use crate::memory::read::Elements;
+use crate::memory::{Iter, RowElements};
 use crate::{Element, Error, Tensor, View, ViewMut};
 
 /// # On many threads

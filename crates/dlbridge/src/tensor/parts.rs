@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
 use crate::layout::{Cut, Place};
-use crate::raw::descriptor::Borrowed;
-use crate::raw::elements::Elements;
-use crate::raw::{Iter, ReadCell};
+use crate::memory::descriptor::Borrowed;
+use crate::memory::read::Elements;
+use crate::memory::{Iter, ReadCell};
 use crate::{ArcTensor, Element, Error, Tensor, TensorMut, TensorRef, View, ViewMut};
 
 /// The same elements under other indices, without a copy, for any element type and any device.

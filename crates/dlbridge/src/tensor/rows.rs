@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 use std::ops::{Index, IndexMut, Range};
 
 use super::view::ViewMut;
-use crate::raw::{Iter, RowElements};
+use crate::memory::{Iter, RowElements};
 use crate::{Element, Error, ErrorKind, Parts, View, ViewPart};
 
 /// # Rows, axes and windows

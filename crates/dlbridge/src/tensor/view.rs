@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use crate::raw::elements::Elements;
-use crate::raw::write::ElementsMut;
-use crate::raw::{Checked, Iter, ReadCell};
+use crate::memory::read::Elements;
+use crate::memory::write::ElementsMut;
+use crate::memory::{Checked, Iter, ReadCell};
 use crate::{Element, Error, ErrorKind, ShapeField, Tensor};
 
 /// A typed view of host memory that copies elements out.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::layout::Placement;
-use crate::raw::owner::export_within;
-use crate::raw::{Checked, Handle};
+use crate::memory::owner::export_within;
+use crate::memory::{Checked, Handle};
 use crate::{Access, Error, Flags};
 
 /// A file on disk that [`Archive::open`](super::Archive::open) mapped: private pages, which are copied when they are

@@ -28,9 +28,9 @@ use self::file::FileError;
 use self::header::Contents;
 use crate::layout::Placement;
 use crate::layout::contiguous_strides;
-use crate::raw::buffer::Buffer;
-use crate::raw::owner::{OtherWriters, export_slice};
-use crate::raw::{Checked, Handle};
+use crate::memory::buffer::Buffer;
+use crate::memory::owner::{OtherWriters, export_slice};
+use crate::memory::{Checked, Handle};
 use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.

@@ -10,12 +10,12 @@ use std::ptr::NonNull;
 use dlbridge_sys::DLTensor;
 
 use crate::layout::Layout;
-use crate::raw::checked::Memory;
-use crate::raw::descriptor::validate::{is_ordinary, validate_any};
-use crate::raw::elements::Elements;
-use crate::raw::handle::metadata::Metadata;
-use crate::raw::write::ElementsMut;
-use crate::raw::{Checked, Handle};
+use crate::memory::checked::Memory;
+use crate::memory::descriptor::validate::{is_ordinary, validate_any};
+use crate::memory::handle::metadata::Metadata;
+use crate::memory::read::Elements;
+use crate::memory::write::ElementsMut;
+use crate::memory::{Checked, Handle};
 use crate::{Access, DType, Device, Element, Error, Flags, MAX_RANK, Tensor, View, ViewMut};
 
 /// A [`Tensor`] over a plain descriptor, which owns nothing: no allocation, and no deleter.

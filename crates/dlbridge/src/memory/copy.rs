@@ -4,7 +4,7 @@ use std::array;
 
 use super::buffer::Buffer;
 use crate::layout::{Axis, Blocks};
-use crate::raw::Checked;
+use crate::memory::Checked;
 use crate::{Element, Error, Flags, ShapeField, layout};
 
 /// The number of elements read at a time along a row of the target, from as many rows of the source.

@@ -3,8 +3,8 @@
 use std::slice;
 
 use super::write::ElementsMut;
-use crate::raw::descriptor::Borrowed;
-use crate::raw::{Checked, Element, Handle};
+use crate::memory::descriptor::Borrowed;
+use crate::memory::{Checked, Element, Handle};
 use crate::{Access, DType, Error, Plain, TypeCode};
 
 impl<'a> Checked<'a> {
@@ -110,7 +110,7 @@ impl<'a> Checked<'a> {
 }
 
 // Mutable access to elements through a unique borrow of the handle or description that has them.
-// Access to memory of another class belongs to `tensor/raw/mod.rs`.
+// Access to memory of another class belongs to `tensor/memory/mod.rs`.
 
 /// A description of memory that can be borrowed mutably.
 pub(crate) trait Described {

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use crate::layout::Placement;
-use crate::raw::Handle;
-use crate::raw::checked::Memory;
+use crate::memory::Handle;
+use crate::memory::checked::Memory;
 #[cfg(feature = "image-0_25")]
-use crate::raw::descriptor::Borrowed;
-use crate::raw::handle::header::Owns;
+use crate::memory::descriptor::Borrowed;
+use crate::memory::handle::header::Owns;
 use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 
 impl Placement<'_> {

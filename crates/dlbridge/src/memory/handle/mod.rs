@@ -1,13 +1,11 @@
 //! Managed tensors: the owning handle behind `Tensor`, its metadata, and the header of an export (R3).
 
 pub(crate) mod abi;
-mod chain;
-pub(crate) mod deferred;
 mod export;
 pub(crate) mod header;
 pub(crate) mod lease;
-mod lent;
 pub(crate) mod metadata;
+pub(crate) mod release;
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -25,7 +23,7 @@ use crate::layout::Cut;
 use crate::{Access, Error, Flags, TypeCode};
 
 pub use self::abi::ManagedTensor;
-pub use self::chain::KeepAlive;
+pub use self::release::KeepAlive;
 
 /// Owns the memory of a tensor: a pointer to its descriptor, and what validation found.
 ///
@@ -323,10 +321,10 @@ impl Drop for Handle {
             Origin::Header => unsafe { header::drop_handle(self.managed()) },
             Origin::Versioned | Origin::Legacy
                 if self.metadata.is_bound()
-                    && (self.metadata.is_chained() || !deferred::may_delete()) =>
+                    && (self.metadata.is_chained() || !release::may_delete()) =>
             {
                 let metadata = self.metadata.with_bound(false);
-                deferred::release(Self { tensor: self.tensor, metadata });
+                release::release(Self { tensor: self.tensor, metadata });
             }
             // SAFETY: the same.
             Origin::Versioned => unsafe { abi::delete(self.managed::<DLManagedTensorVersioned>()) },

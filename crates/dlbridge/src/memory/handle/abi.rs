@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
-use crate::raw::unwind::{Unwinds, stopping};
+use crate::memory::unwind::{Unwinds, stopping};
 use crate::{DescriptorError, Error, Flags};
 
 /// A managed tensor of DLPack in one of its two ABIs: [`DLManagedTensorVersioned`] of DLPack 1.x, or

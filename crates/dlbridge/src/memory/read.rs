@@ -8,10 +8,10 @@ use std::mem::MaybeUninit;
 
 use super::Iter;
 use super::buffer::Buffer;
-use super::strided::copy_strided;
+use super::copy::copy_strided;
 use crate::layout::{Blocks, Layout, Runs};
-use crate::raw::Checked;
-use crate::raw::checked::Memory;
+use crate::memory::Checked;
+use crate::memory::checked::Memory;
 use crate::{Element, Error, Flags, ShapeField, layout};
 
 /// Elements of one type, read by value. The address may be unaligned.

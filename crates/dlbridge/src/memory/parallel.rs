@@ -8,7 +8,7 @@ use std::slice;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator, split};
 
 use super::buffer::Buffer;
-use super::elements::{Elements, write_mapped, write_zipped};
+use super::read::{Elements, write_mapped, write_zipped};
 use super::write::{Described, ElementsMut, Others, write_run, write_run_zipped};
 use super::{Iter, RowElements};
 use crate::layout::Runs;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::{Handle, Metadata};
 use crate::Access;
 use crate::layout::Bytes;
-use crate::raw::descriptor::Checked;
+use crate::memory::descriptor::Checked;
 
 /// A borrow to read, in a language binding's table. It ends when this is dropped.
 #[derive(Debug)]

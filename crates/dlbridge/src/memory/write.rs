@@ -4,11 +4,11 @@
 
 use std::marker::PhantomData;
 
-use super::elements::Elements;
+use super::read::Elements;
 use super::{Iter, ReadCell, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
-use crate::raw::Checked;
-use crate::raw::descriptor::Borrowed;
+use crate::memory::Checked;
+use crate::memory::descriptor::Borrowed;
 use crate::{Element, Error};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.

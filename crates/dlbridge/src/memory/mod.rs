@@ -1,6 +1,6 @@
-//! Descriptors and memory, through raw pointers. Nothing here knows `Tensor`: `tensor/` wraps it.
+//! Descriptors, handles and elements, through raw pointers. Nothing here knows `Tensor`: `tensor/` wraps it.
 //!
-//! Only folders named `raw`, memory files of adapters and `Layout::again` have unsafe code. Every SAFETY
+//! Only folders named `memory`, memory files of adapters and `Layout::again` have unsafe code. Every SAFETY
 //! note cites a duty of the caller or one of these invariants, or one of those in `SAFETY.md`: the trust in a
 //! producer (`T`), in a consumer (`C`) and in a foreign interface (`F`). `cargo xtask lint` rejects other notes.
 //!
@@ -33,14 +33,23 @@
 //!   in place, initialised, until it is used again.
 #![allow(unsafe_code)]
 
+pub(crate) mod buffer;
+mod copy;
 pub(crate) mod descriptor;
 pub(crate) mod element;
 pub(crate) mod handle;
-pub(crate) mod memory;
+pub(crate) mod iter;
+pub(crate) mod owner;
+#[cfg(feature = "rayon")]
+mod parallel;
+pub(crate) mod read;
+pub(crate) mod slice;
 pub(crate) mod unwind;
+pub(crate) mod write;
 
 pub(crate) use descriptor::{Checked, checked};
 pub use element::{Element, Plain};
 pub(crate) use handle::Handle;
-pub use memory::{Iter, ReadCell};
-pub(crate) use memory::{RowElements, buffer, elements, owner, slice, write};
+pub use iter::Iter;
+pub(crate) use iter::RowElements;
+pub use read::ReadCell;

@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use super::ReadCell;
-use super::elements::Elements;
+use super::read::Elements;
 use crate::layout::{Layout, Run, Runs};
 use crate::{Element, Flags, layout};
 

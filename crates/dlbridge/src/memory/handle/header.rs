@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::abi::{Abi, Own};
-use super::chain;
-use super::lent::{LENT, LENT_AT, Lent};
+use super::export::{LENT, LENT_AT, Lent};
 use super::metadata::{Metadata, Origin};
+use super::release;
 use crate::layout::{Layout as Measured, Lists};
-use crate::raw::descriptor::checked::{self, Checked, Memory};
-use crate::raw::unwind::catch;
+use crate::memory::descriptor::checked::{self, Checked, Memory};
+use crate::memory::unwind::catch;
 use crate::{Error, Flags};
 
 /// The part of a header that does not depend on the owner's type.
@@ -221,7 +221,7 @@ unsafe fn destroy<O: 'static>(header: NonNull<u8>) {
 #[inline(never)]
 unsafe fn destroy_in_turn<O: 'static>(header: NonNull<u8>) {
     // SAFETY: the caller's duty; it is called once (R3).
-    unsafe { chain::in_turn(header, destroy::<O>) };
+    unsafe { release::in_turn(header, destroy::<O>) };
 }
 
 /// # Safety
@@ -446,7 +446,7 @@ mod tests {
             std::mem::forget((shared.clone(), shared));
             return;
         }
-        let name = "raw::handle::header::tests::too_many_handles_end_the_process_with_a_word";
+        let name = "memory::handle::header::tests::too_many_handles_end_the_process_with_a_word";
         let program = std::env::current_exe().expect("a test program");
         let output =
             Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();

@@ -7,9 +7,9 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::layout::{Layout as Measured, Lists};
-use crate::raw::Handle;
-use crate::raw::checked::Memory;
-use crate::raw::handle::header::{self, Header, Owns};
+use crate::memory::Handle;
+use crate::memory::checked::Memory;
+use crate::memory::handle::header::{self, Header, Owns};
 use crate::{Access, DType, Device, Error, Flags};
 
 /// JAX copies memory that is aligned to less than this many bytes.
