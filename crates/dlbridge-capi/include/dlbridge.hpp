@@ -348,7 +348,9 @@ template <class Owner>
 result<tensor> share(std::unique_ptr<Owner> owner, dlb_memory memory) {
     memory.struct_size = sizeof memory;
     memory.token = owner.get();
-    memory.release = [](void *token) noexcept { delete static_cast<Owner *>(token); };
+    memory.release = [](void *token) noexcept {
+        std::unique_ptr<Owner> dropped(static_cast<typename std::unique_ptr<Owner>::pointer>(token));
+    };
     dlb_tensor *made = nullptr;
     dlb_status status = dlb_export(&memory, &made);
     if (status == DLB_STATUS_OK) static_cast<void>(owner.release());

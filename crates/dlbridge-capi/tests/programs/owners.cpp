@@ -1,6 +1,6 @@
 // The header in C++, with owners as C++ has them.
 
-#include <dlbridge.h>
+#include <dlbridge.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -48,9 +48,37 @@ Tensor share(std::vector<double> values) {
     return Tensor(tensor);
 }
 
+int numbers = 0;
+
+struct Number {
+    double value = 1;
+    Number() { ++numbers; }
+    ~Number() { --numbers; }
+};
+
+// A tensor that owns an array.
+bool an_array_is_an_owner() {
+    auto owner = std::make_unique<Number[]>(3);
+    const int64_t shape[] = {3};
+    dlb_memory memory{};
+    memory.data = owner.get();
+    memory.shape = shape;
+    memory.device = {DLB_DEVICE_CPU, 0};
+    memory.dtype = dlb::dtype_of<double>();
+    memory.rank = 1;
+    {
+        dlb::tensor tensor = dlb::share(std::move(owner), memory).value();
+        if (numbers != 3 || tensor.size() != 3)
+            return false;
+    }
+    return numbers == 0;
+}
+
 } // namespace
 
 int main() {
+    if (!an_array_is_an_owner())
+        return std::puts("an array was not released"), 1;
     {
         Tensor tensor = share({1, 2, 3});
         const dlb_info &info = *dlb_tensor_info(tensor.get());
