@@ -294,6 +294,27 @@ fn types_are_forgotten_when_they_are_freed(host: &Host) {
     assert!(host.truth(watched_once), "weak references leak");
     host.run("watches = [weakref.ref(t) for t in types]; del types; gc.collect()");
     assert!(host.truth("all(watch() is None for watch in watches)"), "types are kept");
+    // A method that keeps its class alive.
+    host.run(
+        "class Own:\n __dlpack_c_exchange_api__ = table\n \
+         def __dlpack__(self, **k): return super() and np.ones(1).__dlpack__(**k)",
+    );
+    assert_eq!(import(host, "Own()", request()), Ok(Some(5)));
+    host.run("watch = weakref.ref(Own); del Own; gc.collect()");
+    assert!(host.truth("watch() is None"), "a type is kept by its method");
+    // A method that is made anew each time, and one at the address of another.
+    host.run(
+        "class Anew:\n __dlpack_c_exchange_api__ = table\n \
+         __dlpack__ = classmethod(lambda cls, **k: np.ones(1).__dlpack__(**k))\n\
+         def patch(n): Anew.__dlpack__ = lambda self, **k: np.full(n, 1).__dlpack__(**k)",
+    );
+    let elements = |code| import_and(host, code, request(), |info| info.len).expect(code);
+    let len = elements("Anew()");
+    for n in 1..5 {
+        host.run(&format!("patch({n})"));
+        elements("Anew()");
+    }
+    assert_eq!(elements("Anew()"), len);
     // A type at the address of one that was freed answers for itself.
     host.run("addresses = set(); reused = 0");
     for n in 0..300 {

@@ -50,8 +50,11 @@ struct Remembered {
     table: Option<Table>,
     /// For a type that can be freed: a weak reference whose callback empties the slot.
     watch: Pointer,
-    /// For a type with a table: the `__dlpack__` that it had. While it has another one, that one is called.
+    /// For a type with a table: the address of the `__dlpack__` that it had. While it has another one, that one is called.
     method: Pointer,
+    /// A weak reference to the method, whose callback empties the slot as well: a method that uses `super()` keeps its
+    /// class alive. The method itself, if there are none to it.
+    guard: Pointer,
 }
 
 const EMPTY: Remembered = Remembered {
@@ -59,6 +62,7 @@ const EMPTY: Remembered = Remembered {
     table: None,
     watch: ptr::null_mut(),
     method: ptr::null_mut(),
+    guard: ptr::null_mut(),
 };
 
 // SAFETY: addresses; what they lead to is used where a thread is attached (F1, R9).
@@ -109,18 +113,29 @@ fn look_up(kind: &Object) -> Option<Table> {
             Err(_) => return table,
         }
     }
-    if table.is_some_and(|table| table.api.is_some()) {
-        entry.method = method(kind).map_or(ptr::null_mut(), Object::into_raw);
+    let has_table = table.is_some_and(|table| table.api.is_some());
+    let mut watched = None;
+    if let Some(method) = has_table.then(|| method(kind)).flatten() {
+        entry.method = method.as_ptr();
+        entry.guard = match watch(&method) {
+            Ok(watch) => {
+                watched = Some(method);
+                watch.into_raw()
+            }
+            Err(_) => method.into_raw(),
+        };
     }
     let replaced = mem::replace(&mut entries()[slot(kind.as_ptr())], entry);
     drop(replaced.into_objects(kind.python));
+    // A method that is made anew each time is freed here, and empties the slot.
+    drop(watched);
     table
 }
 
 impl Remembered {
     /// The references that the entry held.
     fn into_objects(self, python: Python) -> [Option<Object>; 2] {
-        [self.watch, self.method].map(|held| {
+        [self.watch, self.guard].map(|held| {
             let held = (!held.is_null()).then_some(held)?;
             // SAFETY: the entry's own reference, which it held until it left its slot (F3).
             unsafe { python.own(held) }.ok()
@@ -128,9 +143,9 @@ impl Remembered {
     }
 }
 
-/// A weak reference to a type, which calls [`freed`].
-fn watch(kind: &Object) -> Result<Object, Exception> {
-    let python = kind.python;
+/// A weak reference to a type or a method, which calls [`freed`].
+fn watch(object: &Object) -> Result<Object, Exception> {
+    let python = object.python;
     let callback = match CALLBACK.get() {
         Some(callback) => callback,
         // As `Constants`: two threads may get here.
@@ -140,7 +155,7 @@ fn watch(kind: &Object) -> Result<Object, Exception> {
         }
     };
     // SAFETY: live objects, attached (F1, F2).
-    let watch = unsafe { python.api.PyWeakref_NewRef(kind.as_ptr(), callback.0) };
+    let watch = unsafe { python.api.PyWeakref_NewRef(object.as_ptr(), callback.0) };
     // SAFETY: a new reference or null (F3).
     unsafe { python.own(watch) }
 }
@@ -172,14 +187,14 @@ fn make_callback(python: Python) -> Result<Object, Exception> {
     unsafe { python.own(function) }
 }
 
-/// Called with the weak reference of a type that is being freed: empties its slot, unless another
+/// Called with the weak reference of a type or a method that is being freed: empties its slot, unless another
 /// type has taken it.
 unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
     // SAFETY: Python calls the callbacks of weak references (F1).
     let Some(python) = (unsafe { Python::in_callback() }) else { return ptr::null_mut() };
     contained((), || {
         let mut entries = entries();
-        let found = entries.iter_mut().find(|entry| entry.watch == watch);
+        let found = entries.iter_mut().find(|entry| [entry.watch, entry.guard].contains(&watch));
         let found = found.map(|entry| mem::replace(entry, EMPTY));
         drop(entries);
         drop(found.map(|entry| entry.into_objects(python)));
