@@ -205,7 +205,8 @@ impl Module {
 #[cfg(unix)]
 mod forks {
     use std::ffi::c_int;
-    use std::sync::Once;
+    use std::ptr;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::OWN;
 
@@ -216,27 +217,52 @@ mod forks {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
     }
 
+    /// The thread that forks and has the lock; 0 for none.
+    static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+    /// No `Once`: a child that is forked in its first call would wait for ever.
     pub(super) fn wait_for_the_lock() {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: functions that stay loaded. Without memory for them, a child may find the table
-            // locked, and waits (F5).
-            let _ = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-        });
+        static IS_DONE: AtomicBool = AtomicBool::new(false);
+        if !IS_DONE.load(Ordering::Acquire) {
+            register();
+            IS_DONE.store(true, Ordering::Release);
+        }
+    }
+
+    /// Registers the functions below. Each fork calls them as often as they were registered, maybe by two threads.
+    pub(super) fn register() {
+        // SAFETY: functions that stay loaded. Without memory for them, a child may find the table locked, and
+        // waits (F5).
+        let _ = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    }
+
+    /// A number for this thread.
+    fn thread() -> usize {
+        thread_local!(static PLACE: u8 = const { 0 });
+        PLACE.with(|place| ptr::from_ref(place).addr())
     }
 
     unsafe extern "C" fn prepare() {
-        OWN.lock();
+        if FORKING.load(Ordering::Relaxed) != thread() {
+            OWN.lock();
+            FORKING.store(thread(), Ordering::Relaxed);
+        }
     }
 
     unsafe extern "C" fn parent() {
-        OWN.unlock();
+        if FORKING.load(Ordering::Relaxed) == thread() {
+            FORKING.store(0, Ordering::Relaxed);
+            OWN.unlock();
+        }
     }
 
     /// Other threads do not exist in the child.
     unsafe extern "C" fn child() {
-        OWN.free_claimed();
-        OWN.unlock();
+        if FORKING.load(Ordering::Relaxed) == thread() {
+            OWN.free_claimed();
+        }
+        // SAFETY: called where a fork returns (F5).
+        unsafe { parent() };
     }
 }
 
@@ -276,6 +302,8 @@ mod tests {
             safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
         }
         forks::wait_for_the_lock();
+        // As two threads do that call it first.
+        forks::register();
         let (locked, is_locked) = std::sync::mpsc::channel();
         let holder = thread::spawn(move || {
             OWN.locked(|_| {
