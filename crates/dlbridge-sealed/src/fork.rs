@@ -5,16 +5,15 @@
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 static FORKS: AtomicU64 = AtomicU64::new(1);
 /// The descriptor of this process that its children close; -1 for none.
 static CLOSED: AtomicI32 = AtomicI32::new(-1);
 
 /// A number for this process, different from those of the processes that it was forked from.
-pub(crate) fn process() -> u64 {
-    static COUNTS: OnceLock<()> = OnceLock::new();
+pub fn process() -> u64 {
+    static IS_COUNTED: AtomicBool = AtomicBool::new(false);
     extern "C" fn forked() {
         FORKS.fetch_add(1, Ordering::Relaxed);
         let file = CLOSED.swap(-1, Ordering::Relaxed);
@@ -23,8 +22,13 @@ pub(crate) fn process() -> u64 {
             unsafe { libc::close(file) };
         }
     }
-    // SAFETY: the function counts and closes, in a child before `fork` returns there (F10).
-    COUNTS.get_or_init(|| _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) });
+    // No `Once`: a child that is forked in its first call would wait for ever. Two threads may register the function,
+    // which then counts by two.
+    if !IS_COUNTED.load(Ordering::Acquire) {
+        // SAFETY: the function counts and closes, in a child before `fork` returns there (F10).
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        IS_COUNTED.store(true, Ordering::Release);
+    }
     FORKS.load(Ordering::Relaxed)
 }
 

@@ -82,6 +82,9 @@ mod wait;
 pub use channel::{Channel, Loan, Message, Pool, Ready};
 pub use filling::{Builder, Filling};
 #[cfg(any(target_os = "linux", target_os = "android"))]
+#[doc(hidden)]
+pub use fork::process;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub use handle::{Opening, Opens, open_handle};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub use memfd::open_handle;
