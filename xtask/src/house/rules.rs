@@ -45,7 +45,7 @@ const RULES: [(&str, &str, &[&str]); 9] = [
     ),
     (
         "Python code inside `get_or_init` of a `PyOnceLock`, where it waits for itself if it comes back: \
-         see `interpreter/once.rs`",
+         see `interpreter/mod.rs`",
         r"[.]get_or_(try_)?init\((([a-z_]+[.])*py(\(\))?,|$)",
         &["crates", "docs", "examples", "python"],
     ),

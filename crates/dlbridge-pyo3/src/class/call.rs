@@ -1,5 +1,5 @@
 //! The arguments of a call of `__dlpack__`.
-//! What a request permits belongs to `export::answer`.
+//! What a request permits belongs to `export`.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 use crate::Result;
 use crate::error::error_of;
 use crate::ffi::callbacks::{Argument, Call};
-use crate::interpreter::once::Once;
+use crate::interpreter::Once;
 use crate::interpreter::through_pyo3;
 
 /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).

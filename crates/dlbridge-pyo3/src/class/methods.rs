@@ -13,7 +13,7 @@ use super::call::request;
 use super::pickle::{self, Pickle};
 use super::traits::{ExportDlpack, export, on_host, permitted};
 use crate::error::error_of;
-use crate::export::answer::answer;
+use crate::export::answer;
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Argument, Body, Call};

@@ -5,7 +5,6 @@ mod call;
 mod index;
 mod methods;
 mod pickle;
-mod table;
 mod tensor;
 mod traits;
 #[cfg(feature = "tensor-methods")]

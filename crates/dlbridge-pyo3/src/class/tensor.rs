@@ -12,7 +12,7 @@ use super::methods;
 use super::{values, whole};
 use crate::dtypes::names::name_of;
 use crate::error::error_of;
-use crate::export::numpy;
+use crate::export;
 use crate::ffi::table;
 use crate::interpreter::made;
 use crate::interpreter::{module, through_pyo3};
@@ -160,7 +160,7 @@ impl TensorObject {
             );
             return Err(error_of::<PyTypeError>(message).into());
         }
-        numpy::array_of(slf)
+        export::numpy_array_of(slf)
     }
 
     /// For NumPy's functions: types that the buffer protocol lacks.
@@ -174,7 +174,7 @@ impl TensorObject {
             return Self::numpy(slf);
         }
         let (numpy, function) = (intern!(slf.py(), "numpy"), intern!(slf.py(), "asarray"));
-        numpy::forward(slf, numpy, function, arguments, keywords)
+        export::forward(slf, numpy, function, arguments, keywords)
     }
 
     // SAFETY: Python's duty: `view` is a place to fill in.
@@ -323,7 +323,7 @@ impl TensorObject {
     #[cfg(feature = "tensor-methods")]
     #[getter(__numpy_dtype__)]
     fn numpy_dtype<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        numpy::dtype_of(py, self.tensor.dtype())
+        export::numpy_dtype_of(py, self.tensor.dtype())
     }
 
     /// Return the capsules of Arrow's schema and array (the Arrow PyCapsule interface): a column of

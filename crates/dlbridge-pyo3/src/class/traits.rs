@@ -1,19 +1,23 @@
-//! `ExportDlpack`, the trait that a user's own Python class implements.
-//! The macro that adds the methods belongs to `methods`, the exchange table to `table`.
+//! `ExportDlpack`, the trait that a user's own Python class implements, and what such classes and `dlbridge.Tensor`
+//! publish in their exchange tables.
+//! The macro that adds the methods belongs to `methods`, the table itself to `ffi::table`, answering `__dlpack__` to `export`.
 //! Catching a panic of a user's method belongs to `ffi::callbacks`.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
-use dlbridge::Tensor;
 use dlbridge::protocol::call::Request;
-use pyo3::{Borrowed, Bound, PyClass};
+use dlbridge::{Access, ArcTensor, Tensor};
+use pyo3::prelude::*;
+use pyo3::{Borrowed, PyClass};
 
 use super::pickle::Pickle;
 use crate::ffi::borrow::copied;
-use crate::ffi::callbacks::{Borrow, exporting};
+use crate::ffi::buffer::{Extents, KeepsExtents};
+use crate::ffi::callbacks::{Borrow, Publish, exporting};
 use crate::ffi::versions::class_name;
-use crate::stream::Ready;
-use crate::{Error, Result, TensorObject, stream};
+use crate::stream::{Ready, settle, settle_host};
+use crate::{Error, Result, TensorObject};
 
 /// A Python class of your own whose memory every framework can import.
 ///
@@ -174,7 +178,7 @@ pub(super) fn on_host<T: ExportDlpack>(object: &Bound<'_, T>) -> Result<Tensor> 
     if !tensor.device().is_host_accessible() {
         return Ok(tensor);
     }
-    stream::settle_host(object.py(), ready.as_deref(), tensor.device())?;
+    settle_host(object.py(), ready.as_deref(), tensor.device())?;
     let copies = T::COPIES_READ_ONLY && tensor.is_read_only();
     if copies { copied(&tensor) } else { Ok(tensor) }
 }
@@ -207,4 +211,66 @@ impl ExportDlpack for TensorObject {
     fn ready(&self, _: &Tensor) -> Option<Arc<Ready>> {
         self.ready.clone()
     }
+}
+
+impl<T: ExportDlpack> Publish for T {
+    const LENT: Option<Borrow<Self>> = T::BORROW;
+
+    fn drops_objects() -> bool {
+        TypeId::of::<T>() != TypeId::of::<TensorObject>()
+    }
+
+    fn exported(object: &Bound<'_, Self>) -> Result<Tensor> {
+        let (tensor, ready) = export(object.as_borrowed())?;
+        settle(ready.as_deref(), tensor.device())?;
+        let request = permitted(object, &tensor, Request::default())?;
+        let is_copied = request.copy == Some(true);
+        if is_copied { copied_when_ready(object.py(), &tensor) } else { Ok(tensor) }
+    }
+
+    fn before_borrow(&self, tensor: &Tensor) -> Result<()> {
+        check_borrowable(tensor)?;
+        settle(self.ready(tensor).as_deref(), tensor.device())
+    }
+
+    fn on_host(object: &Bound<'_, Self>) -> Result<Tensor> {
+        on_host(object)
+    }
+
+    /// A `dlbridge.Tensor`, for every class. DLPack's header asks for an array of the producer's
+    /// own type, but not every class can be made from any tensor.
+    fn made(py: Python<'_>, tensor: ArcTensor) -> PyResult<Bound<'_, PyAny>> {
+        Ok(TensorObject::sharing(tensor).into_bound(py)?.into_any())
+    }
+}
+
+impl KeepsExtents for TensorObject {
+    fn parts<'a>(object: &'a Bound<'_, Self>) -> Result<(&'a Tensor, &'a Extents)> {
+        let this = object.get();
+        Ok((this.on_host(object.py())?, &this.extents))
+    }
+}
+
+/// A copy, made once the host may read the memory.
+fn copied_when_ready(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
+    if let Some(ready) = Ready::for_tensor(tensor) {
+        py.detach(|| ready.before_host(tensor.device()))?;
+    }
+    copied(tensor)
+}
+
+/// A plain descriptor has no flags, so consumers assume that the memory is writable.
+fn check_borrowable(tensor: &Tensor) -> Result<()> {
+    if tensor.is_read_only() {
+        return Err(Error::buffer(
+            "access: a borrowed descriptor cannot say read-only; take an owning one",
+        ));
+    }
+    if tensor.access() == Access::Exclusive {
+        return Err(Error::buffer(
+            "access: expected shared memory, found a tensor that is exclusive to the class; \
+             share it with into_shared()",
+        ));
+    }
+    Ok(())
 }

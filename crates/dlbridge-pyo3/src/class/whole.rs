@@ -9,9 +9,9 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PyTuple};
 
 use super::values::Number;
 use super::{index, values};
-use crate::dtypes::typestr;
+use crate::dtypes::numpy::typestr_of;
 use crate::error::error_of;
-use crate::export::numpy;
+use crate::export;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
 use crate::interpreter::made::Entries;
@@ -158,8 +158,8 @@ pub(super) fn array_interface<'py>(
         Ok(tensor) => tensor,
         Err(error) => return refused(error.to_string()),
     };
-    match typestr::of(tensor.dtype()) {
-        Some(typestr) => numpy::described(py, tensor, &typestr),
+    match typestr_of(tensor.dtype()) {
+        Some(typestr) => export::array_interface_of(py, tensor, &typestr),
         None => refused(format!(
             "expected a dtype of NumPy's own, found {}; use x.numpy()",
             tensor.dtype()

@@ -1,5 +1,5 @@
 //! The struct formats of the buffer protocol, and dtypes.
-//! The array interface's type strings belong to `typestr`.
+//! The array interface's type strings belong to `numpy`.
 //! Invariant: a format has a dtype if and only if it is a single number in this machine's byte
 //! order.
 

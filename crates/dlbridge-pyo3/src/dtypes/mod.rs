@@ -4,4 +4,3 @@ pub(crate) mod arrow;
 pub(crate) mod buffer;
 pub(crate) mod names;
 pub(crate) mod numpy;
-pub(crate) mod typestr;

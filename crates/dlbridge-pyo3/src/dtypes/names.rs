@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::error::error_of;
 use crate::error::unless_refused;
-use crate::interpreter::once::Once;
+use crate::interpreter::Once;
 use crate::interpreter::{made, through_pyo3};
 use crate::{Error, Result};
 

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::buffer::Acquired;
 use super::memory::ForeignMemory;
-use crate::dtypes::typestr;
+use crate::dtypes::numpy::dtype_of_typestr;
 use crate::error::unless_refused;
 use crate::interpreter::made;
 use crate::{Error, Result};
@@ -69,7 +69,7 @@ impl<'py> Interface<'py> {
     pub(crate) fn dtype(&self) -> Result<DType> {
         let found = self.need("typestr")?;
         match found.extract::<String>() {
-            Ok(typestr) => typestr::dtype_of(&typestr),
+            Ok(typestr) => dtype_of_typestr(&typestr),
             Err(_) => wrong("typestr", &found, "a str"),
         }
     }

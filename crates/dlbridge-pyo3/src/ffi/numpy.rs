@@ -21,8 +21,8 @@ use super::class::is_named;
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
 use crate::error::unless_refused;
+use crate::interpreter::Once;
 use crate::interpreter::head::Head;
-use crate::interpreter::once::Once;
 use crate::release::{self, Owner};
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.

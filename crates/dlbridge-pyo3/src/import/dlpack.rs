@@ -17,11 +17,9 @@ use pyo3::{Borrowed, intern};
 use super::options::Protocol;
 use super::{advice, fallback};
 use crate::ffi::capsule;
-#[cfg(not(windows))]
-use crate::interpreter::once::Once;
 use crate::interpreter::through_pyo3;
 #[cfg(not(windows))]
-use crate::interpreter::{Keyword, call_with_keyword};
+use crate::interpreter::{Keyword, Once, call_with_keyword};
 use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.

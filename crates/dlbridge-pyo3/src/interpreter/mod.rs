@@ -1,7 +1,9 @@
 //! Functions of the interpreter that PyO3 does not offer: whether this thread is attached, pending calls,
-//! calls of foreign code on a thread that Python may end, a module that is already imported.
+//! calls of foreign code on a thread that Python may end, a module that is already imported; and values that
+//! are made once, with Python's help.
 //! Invariants: `attached` never returns a token on a detached thread; none if Python does not provide the
-//! answer. A thread that Python ends unwinds no frame of `through_pyo3`.
+//! answer. A thread that Python ends unwinds no frame of `through_pyo3`. No Python code runs while other code
+//! waits for a value of `Once`.
 //!
 //! `dlbridge::protocol::attached` chooses the functions that tell whether this thread is attached. PyO3
 //! counts only the threads that it attached itself, and misses those on which Python frees an array,
@@ -10,7 +12,6 @@
 
 pub(crate) mod head;
 pub(crate) mod made;
-pub(crate) mod once;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
@@ -22,6 +23,7 @@ use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
 use dlbridge::protocol::attached::{Attachment, version};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 #[cfg(not(windows))]
 use pyo3::{Borrowed, types::PyTuple};
@@ -263,4 +265,43 @@ pub(crate) fn call_with_keyword<'py>(
     });
     // SAFETY: a new reference, or null with an exception set (F3).
     unsafe { Bound::from_owned_ptr_or_err(object.py(), answer) }
+}
+
+/// A value that is made at its first use.
+///
+/// Making it may run Python code: an import hook, a signal handler, a finaliser. That code may need the
+/// same value. Inside `get_or_init` of PyO3 or of the standard library it would wait for itself.
+pub(crate) struct Once<T>(PyOnceLock<T>);
+
+impl<T> Once<T> {
+    pub(crate) const fn new() -> Self {
+        Self(PyOnceLock::new())
+    }
+
+    /// The value, if it was made.
+    #[inline]
+    pub(crate) fn get(&self, py: Python<'_>) -> Option<&T> {
+        self.0.get(py)
+    }
+
+    /// The value. Where several threads, or nested calls, make it at the same time, the first stays.
+    #[inline]
+    pub(crate) fn get_or_make<E>(
+        &self,
+        py: Python<'_>,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<&T, E> {
+        match self.0.get(py) {
+            Some(value) => Ok(value),
+            None => self.make(py, make),
+        }
+    }
+
+    #[cold]
+    fn make<E>(&self, py: Python<'_>, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        let value = make()?;
+        // Dropping a second value may run Python code as well.
+        drop(self.0.set(py, value));
+        Ok(self.0.get(py).expect("it was set"))
+    }
 }

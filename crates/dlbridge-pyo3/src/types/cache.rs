@@ -19,7 +19,7 @@ use super::path::{Found, Path, TypePath, find};
 use crate::ffi::numpy::Array;
 use crate::ffi::published::Published;
 use crate::ffi::{table, type_version};
-use crate::interpreter::once::Once;
+use crate::interpreter::Once;
 use crate::interpreter::through_pyo3;
 use crate::{Result, TensorObject};
 

@@ -1,26 +1,53 @@
-//! Makes a NumPy array over a tensor's memory.
-//! A dtype or device that NumPy does not support falls back to `numpy.from_dlpack`, for its error
-//! message.
-//! Invariant: the array's base keeps the memory alive, and no consumer accepts that base.
+//! From a tensor to Python: the capsule that answers a call of `__dlpack__`, and NumPy arrays over its memory.
+//! What a request permits belongs to `dlbridge::protocol::call`. A dtype or device that NumPy does not support falls back
+//! to `numpy.from_dlpack`, for its error message.
+//! Invariant: the base of an array keeps the memory alive, and no consumer accepts that base.
 
 use std::ffi::c_int;
 
+use dlbridge::protocol::call::Request;
 use dlbridge::{DType, Device, Tensor};
+use pyo3::Borrowed;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::dtypes::numpy::number_of;
-use crate::dtypes::typestr;
+use crate::dtypes::numpy::{number_of, typestr_of_bits};
 use crate::error::unless_refused;
+use crate::ffi::borrow::copied;
+use crate::ffi::capsule;
 use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::interpreter::made::{self, Entries};
 use crate::interpreter::module;
+use crate::stream::{Ready, Stream};
 use crate::{Result, TensorObject};
+
+/// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
+/// memory is `ready`.
+pub(crate) fn answer<'py>(
+    py: Python<'py>,
+    request: Request,
+    stream: Option<Borrowed<'_, 'py, PyAny>>,
+    tensor: Tensor,
+    ready: Option<&Ready>,
+) -> Result<Bound<'py, PyAny>> {
+    let device = tensor.device();
+    let answer = request.answer(device)?;
+    let stream = Stream::requested(stream, answer.device)?;
+    match ready {
+        Some(ready) if !answer.copy => ready.before(stream, device)?,
+        Some(ready) if device.is_host_accessible() => {
+            py.detach(|| ready.before_host(device))?;
+        }
+        _ => {}
+    }
+    let exported = if answer.copy { copied(&tensor)? } else { tensor };
+    if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
+}
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
 #[inline]
-pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
+pub(crate) fn numpy_array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
     if let (Some(number), Some(api)) = (number_for(&tensor), Api::get(py)?) {
         return api.array_over(py, number, tensor);
     }
@@ -29,7 +56,7 @@ pub(crate) fn array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> 
 
 /// An array over an object's memory.
 #[inline]
-pub(crate) fn array_of<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn numpy_array_of<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
     let (py, this) = (object.py(), object.get());
     if let (Some(number), Some(api)) = (number_for(this.inner()), Api::get(py)?) {
         return api.array_over(py, number, this.handle());
@@ -55,9 +82,9 @@ fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'
     if dtype.bits > 16 || number_of(dtype).is_some() {
         return Ok(None);
     }
-    let Some(bits) = typestr::of_bits(dtype) else { return Ok(None) };
+    let Some(bits) = typestr_of_bits(dtype) else { return Ok(None) };
     let Some(kind) = ml_dtype(py, dtype)? else { return Ok(None) };
-    let interface = described(py, tensor, &bits)?;
+    let interface = array_interface_of(py, tensor, &bits)?;
     // The array keeps the object that it reads the interface from, which keeps the tensor.
     let fields = Entries::new(py)?;
     fields.set("__array_interface__", interface)?;
@@ -80,7 +107,7 @@ fn ml_dtype(py: Python<'_>, dtype: DType) -> Result<Option<Bound<'_, PyAny>>> {
 
 /// The dtype of NumPy with the name of `dtype`.
 #[cfg(feature = "tensor-methods")]
-pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyAny>> {
+pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyAny>> {
     let numpy = module(intern!(py, "numpy"))?;
     let kind = if number_of(dtype).is_some() { None } else { ml_dtype(py, dtype)? };
     let kind = match kind {
@@ -91,7 +118,7 @@ pub(crate) fn dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyAny>>
 }
 
 /// The dict of a tensor with elements of this type string.
-pub(crate) fn described<'py>(
+pub(crate) fn array_interface_of<'py>(
     py: Python<'py>,
     tensor: &Tensor,
     typestr: &str,
