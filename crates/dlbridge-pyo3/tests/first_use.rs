@@ -1,16 +1,15 @@
 //! Classes that several threads need first. A process of its own: this happens once.
 
-#[path = "common/watchdog.rs"]
-mod watchdog;
+mod common;
 
 use std::sync::Barrier;
 use std::thread;
 
+use common::Watchdog;
 use dlbridge::Tensor;
 use dlbridge_pyo3::{ExportDlpack, PyTensor, Result, dlpack_methods};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
-use watchdog::Watchdog;
 
 /// A function that makes a class, if there is none yet, and an object.
 type Make = fn(Python<'_>) -> PyResult<Bound<'_, PyAny>>;

@@ -2,19 +2,18 @@
 //! The ways that Python code can take there are in `python/tests/test_release.py`.
 #![allow(unsafe_code, reason = "deleters are C functions")]
 
-#[path = "common/watchdog.rs"]
-mod watchdog;
+mod common;
 
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
+use common::Watchdog;
 use dlbridge::Tensor;
 use dlbridge::sys::DLManagedTensorVersioned;
 use dlbridge_pyo3::PyTensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 use rayon::prelude::*;
-use watchdog::Watchdog;
 
 /// Makes arrays over a bytearray, which cannot be resized as long as there is one.
 const PRODUCERS: &[(&str, &str)] = &[

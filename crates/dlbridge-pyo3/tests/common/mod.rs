@@ -1,9 +1,12 @@
-//! What several test binaries use: a class's exchange table, and calls through it.
+//! What several test binaries use: a class's exchange table, calls through it, and an end for tests that hang.
 #![allow(unsafe_code, reason = "calling a table of C functions is unsafe by nature")]
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
 use std::ffi::c_void;
-use std::{mem, ptr};
+use std::process::abort;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
+use std::{mem, ptr, thread};
 
 use dlbridge::Tensor;
 use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor};
@@ -79,4 +82,23 @@ fn new_capsule(py: Python<'_>, table: *mut c_void) -> Bound<'_, PyAny> {
     let capsule = unsafe { pyo3::ffi::PyCapsule_New(table, name, None) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.expect("a capsule")
+}
+
+/// Aborts the process unless it is dropped within a minute.
+pub(crate) struct Watchdog {
+    _alive: Sender<()>,
+}
+
+impl Watchdog {
+    pub(crate) fn of(test: &str) -> Self {
+        let (alive, dropped) = mpsc::channel::<()>();
+        let test = test.to_owned();
+        thread::spawn(move || {
+            if dropped.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{test}: hangs");
+                abort();
+            }
+        });
+        Self { _alive: alive }
+    }
 }
