@@ -322,6 +322,26 @@ def test_the_memory_of_an_array_cannot_be_freed_under_it():
     assert array.tolist() == [0, 1, 2]
 
 
+def test_the_base_of_a_tensors_array_is_the_tensor():
+    source = np.arange(3.0)
+    source.flags.writeable = False
+    tensor = dlbridge.from_dlpack(source)
+    for array in (tensor.numpy(), tensor.__array__(), np.asarray(tensor, copy=False)):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+    assert tensor.numpy().base is tensor
+
+
+def test_an_imported_array_of_a_tensor_keeps_the_memory_alone():
+    tensor = dlbridge.from_dlpack(np.arange(3.0))
+    gone = weakref.ref(tensor)
+    again = dlbridge.from_dlpack(tensor.numpy()[1:])
+    del tensor
+    gc.collect()
+    assert gone() is None
+    assert again.tolist() == [1, 2]
+
+
 def test_an_array_that_is_exported_and_imported_again_stays_in_place():
     source = array = BASE.copy()
     for _ in range(100):

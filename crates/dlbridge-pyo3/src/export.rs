@@ -1,19 +1,20 @@
 //! From a tensor to Python: the capsule that answers a call of `__dlpack__`, and NumPy arrays over its memory.
 //! What a request permits belongs to `dlbridge::protocol::call`. A dtype or device that NumPy does not support falls back
 //! to `numpy.from_dlpack`, for its error message.
-//! Invariant: the base of an array keeps the memory alive, and no consumer accepts that base.
+//! Invariant: the base of an array keeps the memory alive, and no consumer takes the memory from it.
 
 use std::ffi::c_int;
 
 use dlbridge::protocol::call::Request;
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::dtypes::numpy::{number_of, typestr_of_bits};
-use crate::error::unless_refused;
+use crate::error::{error_of, unless_refused};
 use crate::ffi::borrow::copied;
 use crate::ffi::capsule;
 use crate::ffi::numpy::{Api, MAX_RANK};
@@ -57,9 +58,22 @@ pub(crate) fn numpy_array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, Py
 /// An array over an object's memory.
 #[inline]
 pub(crate) fn numpy_array_of<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
-    let (py, this) = (object.py(), object.get());
-    if let (Some(number), Some(api)) = (number_for(this.inner()), Api::get(py)?) {
-        return api.array_over(py, number, this.handle());
+    let array = match Api::get(object.py())? {
+        Some(api) => api.array_of(object, number_for)?,
+        None => None,
+    };
+    array.map_or_else(|| without_api(object), Ok)
+}
+
+/// The same of a type, or by a NumPy, of which the C API does not make an array.
+#[cold]
+fn without_api<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
+    let dtype = object.get().on_host(object.py())?.dtype();
+    if dtype.itemsize().is_none() {
+        let message = format!(
+            "dtype: expected elements of whole bytes, found {dtype}; dlbridge.from_dlpack(x).tobytes() has their bits"
+        );
+        return Err(error_of::<PyTypeError>(message).into());
     }
     match of_ml_dtypes(object)? {
         Some(array) => Ok(array),

@@ -205,6 +205,31 @@ fn a_borrow_is_of_all_threads() {
     });
 }
 
+#[test]
+#[cfg(feature = "tensor-methods")]
+fn a_number_is_not_read_while_it_is_written() -> PyResult<()> {
+    Python::attach(|py| {
+        let array =
+            py.import("numpy")?.call_method1("zeros", (pyo3::types::PyTuple::empty(py),))?;
+        let number = array.extract::<PyTensor>()?.into_pyobject(py)?;
+        let is_read = |method: &str| match number.call_method0(method) {
+            Ok(_) => true,
+            Err(error) => !error.is_instance_of::<PyTypeError>(py),
+        };
+        for _ in 0..2 {
+            for method in ["__float__", "__bool__", "__int__", "item", "tolist"] {
+                assert!(is_read(method), "{method}");
+            }
+            let to_write: PyTensorMut<f64> = array.extract()?;
+            for method in ["__float__", "__bool__", "__int__", "item", "tolist"] {
+                assert!(!is_read(method), "{method}");
+            }
+            drop(to_write);
+        }
+        Ok(())
+    })
+}
+
 // Many borrows at once: none is refused, and a writer finds the few that matter.
 
 const MANY: usize = 40_000;

@@ -94,12 +94,12 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                  `PyTensorMut` from the Python object",
             )));
         }
-        Self::borrowing(tensor)
+        Self::borrowing(tensor, None)
     }
 
-    /// Checks a tensor that was just imported, and borrows its memory.
+    /// Checks a tensor, and borrows its memory: to write if it was just imported, on this `attached` thread.
     #[inline]
-    fn borrowing(tensor: Tensor) -> Result<Self> {
+    fn borrowing(tensor: Tensor, attached: Option<Python<'_>>) -> Result<Self> {
         const {
             let is_one = match C::SHAPE {
                 Some(shape) => N == ANY_RANK || N == shape.len(),
@@ -117,9 +117,10 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         if !fits {
             return Err(Self::refusal(&tensor));
         }
-        let memory = match C::WRITABLE {
-            true => BorrowedMemory::write(tensor),
-            false => BorrowedMemory::read(tensor),
+        let memory = match attached {
+            Some(py) if C::WRITABLE => BorrowedMemory::write(py, tensor),
+            None if C::WRITABLE => Ok(BorrowedMemory::unborrowed(tensor)),
+            _ => BorrowedMemory::read(tensor),
         };
         Ok(Self { memory: memory?, wanted: PhantomData })
     }
@@ -255,6 +256,6 @@ where
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         C::check_object(object)?;
-        Self::borrowing(import_tensor(object)?)
+        Self::borrowing(import_tensor(object)?, Some(object.py()))
     }
 }

@@ -9,9 +9,10 @@ use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError}
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySequence, PySlice, PyString, PyTuple};
 
-use crate::Result;
 use crate::error::error_of;
+use crate::ffi::elements::range_of;
 use crate::interpreter::through_pyo3;
+use crate::{Error, Result};
 
 /// More places than this are in a vector.
 const FEW: usize = 8;
@@ -26,22 +27,29 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
         None => Ok(index.as_borrowed()),
     };
     let is_ellipsis = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyEllipsis>();
-    let (mut named, mut ellipses) = (0, 0);
-    for at in 0..count {
-        let item = item(at)?;
-        if is_ellipsis(&item) {
-            ellipses += 1;
-        } else if !item.is_none() {
-            named += 1;
+    // How many items from one on name an axis, and how many are an ellipsis.
+    let count_from = |first| -> Result<(usize, usize)> {
+        let (mut named, mut ellipses) = (0, 0);
+        for at in first..count {
+            let item = item(at)?;
+            if is_ellipsis(&item) {
+                ellipses += 1;
+            } else if !item.is_none() {
+                named += 1;
+            }
         }
-    }
+        Ok((named, ellipses))
+    };
     let rank = tensor.rank();
-    if ellipses > 1 {
-        return Err(error_of::<PyIndexError>("expected one ellipsis at most, found more").into());
-    }
-    if named > rank {
-        let message = format!("expected {rank} indices at most, found {named}");
-        return Err(error_of::<PyIndexError>(message).into());
+    if count > rank {
+        let (named, ellipses) = count_from(0)?;
+        if ellipses > 1 {
+            return Err(several_ellipses());
+        }
+        if named > rank {
+            let message = format!("expected {rank} indices at most, found {named}");
+            return Err(error_of::<PyIndexError>(message).into());
+        }
     }
     let (mut few, mut many) = ([Place::New; FEW], Vec::new());
     let places = match few.get_mut(..count) {
@@ -58,8 +66,12 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
             continue;
         }
         if is_ellipsis(&item) {
-            *place = Place::Whole(rank - named);
-            axis += rank - named;
+            let (behind, ellipses) = count_from(at + 1)?;
+            if ellipses > 0 {
+                return Err(several_ellipses());
+            }
+            *place = Place::Whole(rank - axis - behind);
+            axis = rank - behind;
             continue;
         }
         let extent = tensor.shape()[axis];
@@ -70,6 +82,11 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
         axis += 1;
     }
     Ok(tensor.index(places)?)
+}
+
+#[cold]
+fn several_ellipses() -> Error {
+    error_of::<PyIndexError>("expected one ellipsis at most, found more").into()
 }
 
 /// The positions of one element; `None` if the index has other items than one int for each axis.
@@ -85,8 +102,8 @@ pub(super) fn positions(shape: &[i64], index: &Bound<'_, PyTuple>) -> Result<Opt
 }
 
 fn range(slice: Borrowed<'_, '_, PySlice>, extent: i64) -> Result<Place> {
-    let indices = through_pyo3(|| slice.indices(extent as isize))?;
-    let (first, step, count) = (indices.start, indices.step, indices.slicelength);
+    let [first, step, count] = range_of(slice, extent as isize)?;
+    let count = count as usize;
     if step == 1 && count == extent as usize {
         return Ok(Place::Whole(1));
     }

@@ -6,18 +6,20 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyMemoryView, PyType};
 
 use super::call::request;
 use super::pickle::{self, Pickle};
 use super::traits::{ExportDlpack, export, on_host, permitted};
+use crate::dtypes::names::name_of;
 use crate::error::error_of;
-use crate::export::answer;
+use crate::export::{answer, forward};
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
-use crate::ffi::callbacks::{Argument, Body, Call};
-use crate::ffi::class::{Method, makes_buffers, set_buffers};
+use crate::ffi::callbacks::{Argument, Attribute, Body, Call};
+use crate::ffi::class::{Method, Property, makes_buffers, set_buffers};
 use crate::ffi::table;
 use crate::interpreter::made::Made;
 use crate::interpreter::through_pyo3;
@@ -116,10 +118,7 @@ impl<T: ExportDlpack> MethodsOf<T> {
             c"__dlpack_device__",
             c"__dlpack_device__($self, /)\n--\n\nReturn the device's type and index.",
         ),
-        Method::of::<T, Array>(
-            c"__array__",
-            c"__array__($self, /, dtype=None, copy=None)\n--\n\nFor NumPy's functions.",
-        ),
+        Method::of::<T, Array>(c"__array__", ARRAY_DOC),
         Method::of::<T, ArrowCArray>(
             c"__arrow_c_array__",
             c"__arrow_c_array__($self, /, requested_schema=None)\n--\n\n\
@@ -140,6 +139,40 @@ static BUFFER: Method = Method::of::<TensorObject, Buffer>(c"__buffer__", BUFFER
 const BUFFER_DOC: &CStr =
     c"__buffer__($self, flags, /)\n--\n\nGive a memoryview over the same memory (PEP 688).";
 
+/// `__array__`, for NumPy's functions: types that the buffer protocol lacks. PyO3 would make a tuple of its arguments.
+static ARRAY: Method = Method::of::<TensorObject, TensorArray>(c"__array__", ARRAY_DOC);
+
+const ARRAY_DOC: &CStr =
+    c"__array__($self, /, dtype=None, copy=None)\n--\n\nFor NumPy's functions.";
+
+struct TensorArray;
+
+impl Body<TensorObject> for TensorArray {
+    fn run<'py>(
+        object: &Bound<'py, TensorObject>,
+        call: Call<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>> {
+        if call.is_empty() {
+            return TensorObject::numpy(object);
+        }
+        let (numpy, function) = (intern!(object.py(), "numpy"), intern!(object.py(), "asarray"));
+        let (positional, named) = (call.positional()?, call.named()?);
+        through_pyo3(|| forward(object, numpy, function, &positional, Some(&named)))
+    }
+}
+
+static DTYPE: Property =
+    Property::of::<TensorObject, DtypeName>(c"dtype", c"The name of the element type.");
+
+struct DtypeName;
+
+impl Attribute<TensorObject> for DtypeName {
+    #[inline]
+    fn get<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
+        Ok(name_of(object.py(), object.get().inner().dtype())?.into_any())
+    }
+}
+
 /// Adds to `dlbridge.Tensor` the methods that PyO3 does not make.
 ///
 /// Called while the class is being created, before it has an object or a subclass. Threads that need
@@ -147,6 +180,8 @@ const BUFFER_DOC: &CStr =
 pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
     let kind = py.get_type::<TensorObject>();
     BUFFER.add_to(&kind)?;
+    ARRAY.add_to(&kind)?;
+    DTYPE.add_to(&kind)?;
     MethodsOf::<TensorObject>::DLPACK.add_to(&kind)
 }
 

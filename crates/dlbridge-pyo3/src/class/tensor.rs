@@ -10,7 +10,6 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::methods;
 #[cfg(feature = "tensor-methods")]
 use super::{values, whole};
-use crate::dtypes::names::name_of;
 use crate::error::error_of;
 use crate::export;
 use crate::ffi::table;
@@ -57,12 +56,6 @@ impl TensorObject {
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         made::numbers(py, self.tensor.strides())
-    }
-
-    /// The name of the element type.
-    #[getter]
-    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        name_of(py, self.tensor.dtype())
     }
 
     /// The device's name: `"cpu"`, `"cuda:0"`.
@@ -152,29 +145,7 @@ impl TensorObject {
 
     /// A NumPy array over the same host memory.
     pub(crate) fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
-        let (py, this) = (slf.py(), slf.get());
-        let dtype = this.on_host(py)?.dtype();
-        if dtype.itemsize().is_none() {
-            let message = format!(
-                "dtype: expected elements of whole bytes, found {dtype}; dlbridge.from_dlpack(x).tobytes() has their bits"
-            );
-            return Err(error_of::<PyTypeError>(message).into());
-        }
         export::numpy_array_of(slf)
-    }
-
-    /// For NumPy's functions: types that the buffer protocol lacks.
-    #[pyo3(signature = (*arguments, **keywords))]
-    fn __array__<'py>(
-        slf: &Bound<'py, Self>,
-        arguments: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> Result<Bound<'py, PyAny>> {
-        if arguments.is_empty() && keywords.is_none() {
-            return Self::numpy(slf);
-        }
-        let (numpy, function) = (intern!(slf.py(), "numpy"), intern!(slf.py(), "asarray"));
-        export::forward(slf, numpy, function, arguments, keywords)
     }
 
     // SAFETY: Python's duty: `view` is a place to fill in.

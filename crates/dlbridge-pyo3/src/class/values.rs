@@ -1,6 +1,7 @@
 //! The elements of a `dlbridge.Tensor` as Python numbers, and as text.
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
+use dlbridge::ffi::only;
 use dlbridge::{Element, Tensor, View, match_dtype};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -132,23 +133,24 @@ pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py
 
 /// The number of a tensor of one element.
 pub(super) fn one(tensor: &Tensor) -> Result<Number> {
-    let number =
-        with_value!(tensor, |T| first(&tensor.view::<T>()?), _ => return Err(no_numbers(tensor)));
-    match number {
-        Some(number) if tensor.len() == 1 => Ok(number),
-        _ => {
-            let message = format!(
-                "item: expected a tensor of one element, found shape {:?}; use x.item(index)",
-                tensor.shape()
-            );
-            Err(error_of::<PyValueError>(message).into())
-        }
-    }
+    let number = with_value!(tensor, |T| only::<T>(tensor).map(T::number), _ => None);
+    number.ok_or_else(|| not_one(tensor))
 }
 
-fn first<T: Value>(view: &View<'_, T>) -> Option<Number> {
-    let first = if view.shape().is_empty() { view.get(&[]) } else { view.iter().next() };
-    first.map(T::number)
+#[cold]
+fn not_one(tensor: &Tensor) -> Error {
+    if with_value!(tensor, |T| false, _ => true) {
+        return no_numbers(tensor);
+    }
+    let device = tensor.device();
+    if !device.is_host_accessible() {
+        return dlbridge::Error::NotHostAccessible { device }.into();
+    }
+    let message = format!(
+        "item: expected a tensor of one element, found shape {:?}; use x.item(index)",
+        tensor.shape()
+    );
+    error_of::<PyValueError>(message).into()
 }
 
 /// The number of the element at an index, which has a position within each axis.

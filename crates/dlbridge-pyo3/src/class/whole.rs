@@ -14,7 +14,7 @@ use crate::error::error_of;
 use crate::export;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
-use crate::interpreter::made::Entries;
+use crate::interpreter::made::{Entries, Made};
 use crate::interpreter::module;
 use crate::{Error, PyDevice, Result, TensorObject};
 
@@ -81,10 +81,10 @@ pub(super) fn item<'py>(
     object: &TensorObject,
     index: &Bound<'py, PyTuple>,
 ) -> Result<Bound<'py, PyAny>> {
-    let tensor = object.reading(py)?;
     if index.is_empty() {
-        return Ok(values::one(&tensor)?.to_python(py)?);
+        return Ok(object.read_at_once(py, values::one)??.to_python(py)?);
     }
+    let tensor = object.reading(py)?;
     if let Some(positions) = index::positions(tensor.shape(), index)? {
         return values::at_index(py, &tensor, &positions);
     }
@@ -105,7 +105,7 @@ pub(super) fn truth(py: Python<'_>, object: &TensorObject) -> Result<bool> {
         );
         return Err(error_of::<PyValueError>(message).into());
     }
-    Ok(values::one(&*object.reading(py)?)?.is_truthy())
+    Ok(object.read_at_once(py, values::one)??.is_truthy())
 }
 
 pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
@@ -118,10 +118,16 @@ pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'
 }
 
 pub(super) fn float<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
-    Ok(match scalar(py, object, "float")? {
-        number @ (Number::Single(_) | Number::Double(_)) => number.to_python(py)?,
-        number => py.get_type::<PyFloat>().call1((number.to_python(py)?,))?,
-    })
+    match scalar(py, object, "float")? {
+        Number::Single(value) => Ok(f64::from(value).made(py)?),
+        Number::Double(value) => Ok(value.made(py)?),
+        number => float_of(py, number),
+    }
+}
+
+#[cold]
+fn float_of(py: Python<'_>, number: Number) -> Result<Bound<'_, PyAny>> {
+    Ok(py.get_type::<PyFloat>().call1((number.to_python(py)?,))?)
 }
 
 pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
@@ -135,13 +141,18 @@ pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bo
 
 /// The number of a tensor of rank 0.
 fn scalar(py: Python<'_>, object: &TensorObject, wanted: &str) -> Result<Number> {
-    let shape = object.inner().shape();
-    if !shape.is_empty() {
-        let message =
-            format!("{wanted}: expected a tensor of rank 0, found shape {shape:?}; use x.item()");
-        return Err(error_of::<PyTypeError>(message).into());
+    if object.inner().rank() != 0 {
+        return Err(no_scalar(object, wanted));
     }
-    values::one(&*object.reading(py)?)
+    object.read_at_once(py, values::one)?
+}
+
+#[cold]
+fn no_scalar(object: &TensorObject, wanted: &str) -> Error {
+    let shape = object.inner().shape();
+    let message =
+        format!("{wanted}: expected a tensor of rank 0, found shape {shape:?}; use x.item()");
+    error_of::<PyTypeError>(message).into()
 }
 
 /// The dict for `__array_interface__` (version 3 of NumPy's array interface protocol).

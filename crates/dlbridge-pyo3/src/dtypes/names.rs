@@ -99,16 +99,21 @@ impl PyDType {
 #[inline]
 pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyString>> {
     static NAMES: Once<Vec<Py<PyString>>> = Once::new();
-    let name = |dtype: DType| made::text(py, &dtype.to_string());
-    let make = || DType::NAMED.iter().map(|&dtype| name(dtype).map(Bound::unbind)).collect();
+    let make =
+        || DType::NAMED.iter().map(|&dtype| new_name(py, dtype).map(Bound::unbind)).collect();
     let names = NAMES.get_or_make(py, make)?;
     let place = usize::from(
         PLACES[usize::from(dtype.code.0) % CODES][dtype.bits.trailing_zeros() as usize],
     );
     match (DType::NAMED.get(place), names.get(place)) {
-        (Some(&named), Some(name)) if named == dtype => Ok(name.bind(py).clone()),
-        _ => name(dtype),
+        (Some(named), Some(name)) if named.word() == dtype.word() => Ok(name.bind(py).clone()),
+        _ => new_name(py, dtype),
     }
+}
+
+#[cold]
+fn new_name(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyString>> {
+    made::text(py, &dtype.to_string())
 }
 
 /// More than the codes of named types.

@@ -67,9 +67,10 @@ const fn size(bits: u8) -> usize {
 /// NumPy's type number of a dtype.
 #[inline]
 pub(crate) fn number_of(dtype: DType) -> Option<c_int> {
-    if dtype.lanes != 1 || dtype.bits < 8 || !dtype.bits.is_power_of_two() {
+    if dtype.lanes != 1 || !dtype.bits.is_power_of_two() {
         return None;
     }
+    // Of less than 8 bits, the size is not in the table.
     let number = *NUMBERS.get(usize::from(dtype.code.0))?.get(size(dtype.bits))?;
     (number >= 0).then_some(c_int::from(number))
 }

@@ -96,14 +96,46 @@ fn extents(tensor: &Tensor, itemsize: i64) -> Result<Box<[Py_ssize_t]>> {
     })
 }
 
-/// The numbers to which the buffers of one object point, made for the first of them.
+/// What the buffers of one object say, made for the first of them.
 #[derive(Debug, Default)]
-pub(crate) struct Extents(OnceLock<Box<Box<[Py_ssize_t]>>>);
+pub(crate) struct Extents(OnceLock<Box<Description>>);
+
+/// What buffers say of a tensor.
+#[derive(Debug)]
+struct Description {
+    numbers: Box<[Py_ssize_t]>,
+    len: Py_ssize_t,
+    itemsize: Py_ssize_t,
+    format: Option<&'static CStr>,
+    is_read_only: bool,
+}
+
+impl Description {
+    fn of(tensor: &Tensor) -> Result<Self> {
+        let itemsize = tensor.dtype().itemsize().unwrap_or(1);
+        Ok(Self {
+            numbers: extents(tensor, itemsize as i64)?,
+            len: tensor.nbytes() as Py_ssize_t,
+            itemsize: itemsize as Py_ssize_t,
+            format: format_of(tensor.dtype()),
+            is_read_only: tensor.is_read_only(),
+        })
+    }
+
+    /// Whether a tensor that had a buffer certainly has one for this request, which most consumers make: for any strides.
+    #[inline]
+    fn permits(&self, request: BufferRequest) -> bool {
+        const LAYOUTS: c_int =
+            ffi::PyBUF_C_CONTIGUOUS | ffi::PyBUF_F_CONTIGUOUS | ffi::PyBUF_ANY_CONTIGUOUS;
+        request.0 & LAYOUTS == ffi::PyBUF_STRIDES
+            && !(self.is_read_only && request.asks(ffi::PyBUF_WRITABLE))
+    }
+}
 
 /// What a buffer of a user's class owns.
 struct Owned {
     _tensor: ObjectTensor,
-    numbers: Box<[Py_ssize_t]>,
+    description: Description,
 }
 
 /// Fills in a buffer of a class's object, which owns a handle to the memory.
@@ -111,12 +143,11 @@ fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_
     let tensor = T::on_host(object)?;
     request.check(&tensor)?;
     let tensor = give_shared(tensor);
-    let itemsize = tensor.dtype().itemsize().unwrap_or(1);
     let owned = Box::new(Owned {
-        numbers: extents(&tensor, itemsize as i64)?,
+        description: Description::of(&tensor)?,
         _tensor: ObjectTensor::of(tensor.clone()),
     });
-    let buffer = described(object, &tensor, &owned.numbers, request);
+    let buffer = described(object, &tensor, &owned.description, request);
     Ok(Py_buffer { internal: Box::into_raw(owned).cast(), ..buffer })
 }
 
@@ -129,39 +160,49 @@ pub(crate) trait KeepsExtents: Publish {
 
 /// Fills in a buffer of an object that keeps all that it points to.
 fn fill_kept<T: KeepsExtents>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
-    let (tensor, Extents(kept)) = T::parts(object)?;
-    request.check(tensor)?;
-    let numbers = match kept.get() {
-        Some(numbers) => numbers,
-        None => {
-            let itemsize = tensor.dtype().itemsize().unwrap_or(1);
-            let numbers = Box::new(extents(tensor, itemsize as i64)?);
-            kept.get_or_init(|| numbers)
-        }
+    let (tensor, kept) = T::parts(object)?;
+    let description = match kept.0.get() {
+        Some(description) if description.permits(request) => description,
+        _ => checked(tensor, kept, request)?,
     };
-    Ok(described(object, tensor, numbers, request))
+    Ok(described(object, tensor, description, request))
+}
+
+/// The description of a tensor that can be exported for a request.
+#[cold]
+fn checked<'a>(
+    tensor: &Tensor,
+    Extents(kept): &'a Extents,
+    request: BufferRequest,
+) -> Result<&'a Description> {
+    request.check(tensor)?;
+    if let Some(description) = kept.get() {
+        return Ok(description);
+    }
+    let description = Box::new(Description::of(tensor)?);
+    Ok(kept.get_or_init(|| description))
 }
 
 /// A buffer that owns nothing but a reference to the object.
 fn described<T>(
     object: &Bound<'_, T>,
     tensor: &Tensor,
-    numbers: &[Py_ssize_t],
+    description: &Description,
     request: BufferRequest,
 ) -> Py_buffer {
-    let (rank, numbers) = (tensor.rank(), numbers.as_ptr().cast_mut());
-    let itemsize = tensor.dtype().itemsize().unwrap_or(1);
+    let Description { numbers, len, itemsize, format, is_read_only } = description;
+    let (rank, numbers) = (numbers.len() / 2, numbers.as_ptr().cast_mut());
     let data = match tensor.data_ptr() {
         data if data.is_null() => (&raw const NOWHERE).cast_mut().cast(),
         data => data,
     };
-    let format = format_of(tensor.dtype()).filter(|_| request.asks(ffi::PyBUF_FORMAT));
+    let format = format.filter(|_| request.asks(ffi::PyBUF_FORMAT));
     Py_buffer {
         buf: data,
         obj: object.clone().into_any().into_ptr(),
-        len: tensor.nbytes() as Py_ssize_t,
-        itemsize: itemsize as Py_ssize_t,
-        readonly: c_int::from(tensor.is_read_only()),
+        len: *len,
+        itemsize: *itemsize,
+        readonly: c_int::from(*is_read_only),
         // Without a shape, a buffer has one axis: its bytes.
         ndim: if request.asks(ffi::PyBUF_ND) { rank as c_int } else { 1 },
         format: format.map_or(ptr::null_mut(), |format| format.as_ptr().cast_mut()),

@@ -3,6 +3,7 @@
 //! Invariant: no panic leaves it. No Python object that it drops stays with PyO3.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -246,6 +247,30 @@ pub(super) unsafe extern "C" fn method<T: Publish, B: Body<T>>(
     unsafe { with_object(object, work) }.unwrap_or(ptr::null_mut())
 }
 
+/// What an attribute of the class `T` is.
+pub(crate) trait Attribute<T> {
+    fn get<'py>(object: &Bound<'py, T>) -> Result<Bound<'py, PyAny>>;
+}
+
+/// The getter of an attribute. PyO3's own, with its count of attached threads, takes 45 of 344 instructions of `x.dtype`.
+///
+/// # Safety
+///
+/// Python's: attached, and `object` is one of the class, as its descriptor checks.
+pub(super) unsafe extern "C" fn getter<T: Publish, A: Attribute<T>>(
+    object: *mut PyObject,
+    _: *mut c_void,
+) -> *mut PyObject {
+    // SAFETY: the caller's duty.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's duty.
+    let object = unsafe { Borrowed::from_ptr(py, object) };
+    // SAFETY: the caller's duty.
+    let object = unsafe { object.cast_unchecked::<T>() };
+    let work = || Ok(A::get(&object)?.into_ptr());
+    guarded::<T, _>(py, work).unwrap_or(ptr::null_mut())
+}
+
 pub(crate) type Argument<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// Arguments, borrowed from the caller for a call.
@@ -310,6 +335,12 @@ impl<'a, 'py> Call<'a, 'py> {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.positional.all.len()
+    }
+
+    /// Whether there are no arguments.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.positional.all.is_empty() && self.values.all.is_empty()
     }
 
     /// The only argument of a method without keywords.

@@ -17,6 +17,7 @@
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::mem::offset_of;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 use pyo3::ffi::{self, PyMethodDefPointer};
@@ -24,7 +25,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
-use super::callbacks::{self, Body, Publish};
+use super::callbacks::{self, Attribute, Body, Publish};
 use super::versions::with_critical_section;
 use super::{borrow, buffer};
 use crate::error::is_refusal;
@@ -154,18 +155,57 @@ impl Method {
 
     /// Adds the method to a class that does not have one of this name.
     pub(crate) fn add_to(&'static self, kind: &Bound<'_, PyType>) -> PyResult<()> {
-        // SAFETY: a static text (F2).
-        let name = unsafe { CStr::from_ptr(self.0.ml_name) };
-        let name = text(kind.py(), &name.to_string_lossy())?;
-        if kind.getattr("__dict__")?.contains(&name)? {
-            return Ok(());
-        }
         let definition = (&raw const self.0).cast_mut();
         // SAFETY: a type, and a static definition, which Python does not write to (F2).
-        let method = unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        kind.setattr(name, unsafe { Bound::from_owned_ptr_or_err(kind.py(), method) }?)
+        let make = || unsafe { ffi::PyDescr_NewMethod(kind.as_type_ptr(), definition) };
+        // SAFETY: a static text (F2).
+        add(kind, unsafe { CStr::from_ptr(self.0.ml_name) }, make)
     }
+}
+
+/// An attribute's definition that threads share: it never changes.
+pub(crate) struct Property(ffi::PyGetSetDef);
+
+// SAFETY: immutable (F6).
+unsafe impl Sync for Property {}
+
+impl Property {
+    /// The attribute `A` of the class `T`.
+    pub(crate) const fn of<T: Publish, A: Attribute<T>>(
+        name: &'static CStr,
+        doc: &'static CStr,
+    ) -> Self {
+        Self(ffi::PyGetSetDef {
+            name: name.as_ptr(),
+            get: Some(callbacks::getter::<T, A>),
+            set: None,
+            doc: doc.as_ptr(),
+            closure: ptr::null_mut(),
+        })
+    }
+
+    /// Adds the attribute to a class that does not have one of this name.
+    pub(crate) fn add_to(&'static self, kind: &Bound<'_, PyType>) -> PyResult<()> {
+        let definition = (&raw const self.0).cast_mut();
+        // SAFETY: a type, and a static definition, which Python does not write to (F2).
+        let make = || unsafe { ffi::PyDescr_NewGetSet(kind.as_type_ptr(), definition) };
+        // SAFETY: a static text (F2).
+        add(kind, unsafe { CStr::from_ptr(self.0.name) }, make)
+    }
+}
+
+/// Adds what a function of Python makes, or raises an exception for, to a class that has nothing of this name.
+fn add(
+    kind: &Bound<'_, PyType>,
+    name: &CStr,
+    make: impl FnOnce() -> *mut ffi::PyObject,
+) -> PyResult<()> {
+    let name = text(kind.py(), &name.to_string_lossy())?;
+    if kind.getattr("__dict__")?.contains(&name)? {
+        return Ok(());
+    }
+    // SAFETY: a new reference, or null with an exception set (F3).
+    kind.setattr(name, unsafe { Bound::from_owned_ptr_or_err(kind.py(), make()) }?)
 }
 
 /// The `PyTypeObject` of Python 3.11 behind its head, as far as `tp_flags`.

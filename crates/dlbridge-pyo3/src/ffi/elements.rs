@@ -2,10 +2,14 @@
 //! `tensor-methods`.
 //! Invariant: only memory that the host can read is read.
 
+use std::ffi::c_int;
+use std::hint::black_box;
+
+use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::{DType, Element, Tensor};
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator};
+use pyo3::types::{PyBytes, PyIterator, PySlice};
+use pyo3::{Borrowed, ffi};
 
 use crate::{Error, Result};
 
@@ -17,6 +21,29 @@ pub(crate) fn iterator<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     let iterator = unsafe { Bound::from_owned_ptr_or_err(sequence.py(), iterator) }?;
     Ok(iterator.cast_into()?)
 }
+
+/// The first index of a slice of so many items, its step, and how many items it has.
+///
+/// # Errors
+///
+/// That of Python for a slice of what are no integers.
+pub(crate) fn range_of(slice: Borrowed<'_, '_, PySlice>, len: isize) -> PyResult<[isize; 3]> {
+    // The compiler would see a function that is declared as one that does not unwind.
+    let unpack: Unpack = black_box(ffi::PySlice_Unpack);
+    let [mut start, mut stop, mut step] = [0; 3];
+    let (object, places) = (slice.as_ptr(), [&raw mut start, &raw mut stop, &raw mut step]);
+    // SAFETY: attached, a slice, and places to fill in (F1).
+    let status =
+        stopping(|| unsafe { unpack.unwinding()(object, places[0], places[1], places[2]) });
+    if status != 0 {
+        return Err(PyErr::fetch(slice.py()));
+    }
+    // SAFETY: numbers, and places to change (F1).
+    let count = unsafe { ffi::PySlice_AdjustIndices(len, &mut start, &mut stop, step) };
+    Ok([start, step, count])
+}
+
+type Unpack = unsafe extern "C" fn(*mut ffi::PyObject, *mut isize, *mut isize, *mut isize) -> c_int;
 
 /// The bytes of all elements in row-major order, as a copy, which is written once.
 ///

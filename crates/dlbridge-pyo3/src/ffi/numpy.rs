@@ -16,6 +16,7 @@ use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
+use super::buffer::KeepsExtents;
 use super::capsule;
 use super::class::is_named;
 use crate::Result;
@@ -34,27 +35,34 @@ const WRITEABLE: c_int = 0x0400;
 /// The maximum rank: that of NumPy 1, which is lower than that of NumPy 2 (64).
 pub(crate) const MAX_RANK: usize = 32;
 
-/// `PyArray_New(type, rank, extents, number, strides, data, itemsize, flags, object)`.
+/// `PyArray_NewFromDescr(type, descriptor, rank, extents, strides, data, flags, object)`, which steals the descriptor.
+/// `PyArray_New` calls it, and takes 30 instructions more.
 type New = unsafe extern "C" fn(
     *mut PyTypeObject,
+    *mut PyObject,
     c_int,
     *const isize,
-    c_int,
     *const isize,
     *mut c_void,
-    c_int,
     c_int,
     *mut PyObject,
 ) -> *mut PyObject;
 
+/// `PyArray_DescrFromType(number)`, a new reference.
+type Describe = unsafe extern "C" fn(c_int) -> *mut PyObject;
+
 /// `PyArray_SetBaseObject(array, base)`, which steals `base`.
 type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
+
+/// Keeps the memory of an object alive, without the object, if an element is at this address.
+type KeepOf = fn(Borrowed<'_, '_, PyAny>, usize) -> Option<KeepAlive>;
 
 /// The functions of a NumPy whose layout is known.
 pub(crate) struct Api {
     /// `numpy.ndarray`.
     array: *mut PyTypeObject,
     new: New,
+    describe: Describe,
     set_base: SetBase,
 }
 
@@ -72,8 +80,7 @@ impl Api {
         Ok(API.get_or_make(py, || Self::load(py))?.as_ref())
     }
 
-    /// An array of a type number over a tensor's memory; `None` if NumPy's C API cannot make it. It is read-only if
-    /// the tensor is.
+    /// An array of a type number over a tensor's memory, which its base keeps. It is read-only if the tensor is.
     #[inline]
     pub(crate) fn array_over<'py>(
         &self,
@@ -81,6 +88,31 @@ impl Api {
         number: c_int,
         tensor: Tensor,
     ) -> Result<Bound<'py, PyAny>> {
+        let array = self.without_base(py, number, &tensor)?;
+        self.based_on(array, capsule::keeper(py, tensor)?)
+    }
+
+    /// An array over the tensor of an object, which is the base; `None` if `number_of` has no type number for it.
+    #[inline]
+    pub(crate) fn array_of<'py, T: KeepsExtents>(
+        &self,
+        object: &Bound<'py, T>,
+        number_of: fn(&Tensor) -> Option<c_int>,
+    ) -> Result<Option<Bound<'py, PyAny>>> {
+        let (tensor, _) = T::parts(object)?;
+        let Some(number) = number_of(tensor) else { return Ok(None) };
+        let array = self.without_base(object.py(), number, tensor)?;
+        self.based_on(array, object.clone().into_any()).map(Some)
+    }
+
+    /// An array over memory that its base, which it does not have yet, keeps.
+    #[inline]
+    fn without_base<'py>(
+        &self,
+        py: Python<'py>,
+        number: c_int,
+        tensor: &Tensor,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let shape = tensor.shape();
         let itemsize = i64::from(tensor.dtype().bits / 8);
         let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
@@ -89,28 +121,45 @@ impl Api {
             bytes.write(stride.wrapping_mul(itemsize));
         }
         let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
+        let descriptor = self.descriptor(py, number)?.into_ptr();
         // SAFETY: attached (F1); as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
         // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
         let array = unsafe {
             (self.new)(
                 self.array,
+                descriptor,
                 shape.len() as c_int,
                 shape.as_ptr().cast(),
-                number,
                 strides.as_ptr().cast(),
                 tensor.data_ptr().cast(),
-                0,
                 flags,
                 ptr::null_mut(),
             )
         };
         // SAFETY: a new reference, or null with an exception set (F3).
-        let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
-        let base = capsule::keeper(py, tensor)?.into_ptr();
+        unsafe { Bound::from_owned_ptr_or_err(py, array) }
+    }
+
+    /// The descriptor of a type number.
+    #[inline]
+    fn descriptor<'py>(&self, py: Python<'py>, number: c_int) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: attached (F1); any number may be asked.
+        let descriptor = unsafe { (self.describe)(number) };
+        // SAFETY: a new reference, or null with an exception set (F3).
+        unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
+    }
+
+    /// Gives an array its base.
+    #[inline]
+    fn based_on<'py>(
+        &self,
+        array: Bound<'py, PyAny>,
+        base: Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyAny>> {
         // SAFETY: an array without a base, and a new reference, which is taken on failure too
         // (F1).
-        if unsafe { (self.set_base)(array.as_ptr(), base) } != 0 {
-            return Err(PyErr::fetch(py).into());
+        if unsafe { (self.set_base)(array.as_ptr(), base.into_ptr()) } != 0 {
+            return Err(PyErr::fetch(array.py()).into());
         }
         Ok(array)
     }
@@ -126,17 +175,17 @@ impl Api {
         if shape.len() > MAX_RANK {
             return Ok(None);
         }
+        let descriptor = self.descriptor(py, number)?.into_ptr();
         // SAFETY: attached (F1); as many extents as axes, in numbers of 64 bits (`Api`). Without data,
         // NumPy allocates its own.
         let array = unsafe {
             (self.new)(
                 self.array,
-                shape.len() as i32,
+                descriptor,
+                shape.len() as c_int,
                 shape.as_ptr().cast(),
-                number,
                 ptr::null(),
                 ptr::null_mut(),
-                0,
                 0,
                 ptr::null_mut(),
             )
@@ -144,7 +193,7 @@ impl Api {
         // SAFETY: a new reference, or null with an exception set (F3).
         let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
         // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
-        let Some(tensor) = (unsafe { Array::new(array.as_borrowed()) }).tensor()? else {
+        let Some(tensor) = (unsafe { Array::new(array.as_borrowed()) }).tensor(|_, _| None)? else {
             return Ok(None);
         };
         // SAFETY: allocated in this function (T10); only the tensor keeps the array.
@@ -172,11 +221,13 @@ impl Api {
         if !VERSIONS.contains(&version()) {
             return Ok(None);
         }
-        // SAFETY: the entry is `PyArray_New` (F5).
-        let new: New = unsafe { std::mem::transmute(entry(93)) };
+        // SAFETY: the entry is `PyArray_NewFromDescr` (F5).
+        let new: New = unsafe { std::mem::transmute(entry(94)) };
+        // SAFETY: the entry is `PyArray_DescrFromType` (F5).
+        let describe: Describe = unsafe { std::mem::transmute(entry(45)) };
         // SAFETY: the entry is `PyArray_SetBaseObject` (F5).
         let set_base: SetBase = unsafe { std::mem::transmute(entry(282)) };
-        Ok(Some(Self { array: entry(2).cast(), new, set_base }))
+        Ok(Some(Self { array: entry(2).cast(), new, describe, set_base }))
     }
 }
 
@@ -251,15 +302,16 @@ impl<'a, 'py> Array<'a, 'py> {
         unsafe { fields(self.0.as_ptr()) }
     }
 
-    /// Imports the array; `None` if `__dlpack__` must be called.
+    /// Imports the array; `None` if `__dlpack__` must be called. `keep_of` keeps the memory of a base that is an object of
+    /// this library's class.
     #[inline]
-    pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
+    pub(crate) fn tensor(self, keep_of: KeepOf) -> Result<Option<Tensor>> {
         let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_RANK];
         // From here on no Python code runs that could change the array.
         release::prepare();
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
         let descriptor = &descriptor;
-        if let Some(keep) = self.export_behind() {
+        if let Some(keep) = self.export_behind(keep_of) {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
             return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
         }
@@ -274,15 +326,15 @@ impl<'a, 'py> Array<'a, 'py> {
     /// Keeps the memory of an array over an export of this library, without the array, so that a tensor
     /// that is exchanged with NumPy repeatedly does not grow a chain.
     #[inline]
-    fn export_behind(self) -> Option<KeepAlive> {
+    fn export_behind(self, keep_of: KeepOf) -> Option<KeepAlive> {
         // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
         let base = unsafe { (*self.fields()).base };
-        if base.is_null() { None } else { self.export_in(base) }
+        if base.is_null() { None } else { self.export_in(base, keep_of) }
     }
 
     /// The export in a base of this array.
     #[cold]
-    fn export_in(self, mut base: *mut PyObject) -> Option<KeepAlive> {
+    fn export_in(self, mut base: *mut PyObject, keep_of: KeepOf) -> Option<KeepAlive> {
         // SAFETY: an object (F1).
         let of_base = unsafe { ffi::Py_TYPE(base) };
         // SAFETY: the same.
@@ -295,7 +347,9 @@ impl<'a, 'py> Array<'a, 'py> {
         }
         // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
         let base = unsafe { Borrowed::from_ptr_or_opt(self.0.py(), base) }?;
-        capsule::keep(base)
+        // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
+        let data = unsafe { (*self.fields()).data };
+        keep_of(base, data.addr()).or_else(|| capsule::keep(base))
     }
 
     /// The descriptor of the array, whose strides are written to `space`, and the flags of its memory.

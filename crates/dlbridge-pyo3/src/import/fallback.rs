@@ -19,7 +19,7 @@ use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::{ForeignMemory, with_dtype};
 use crate::ffi::numpy::Array;
 use crate::stream::{Ready, Stream};
-use crate::{Error, Result};
+use crate::{Error, Result, TensorObject};
 
 /// The method of an object with one array.
 const ARRAY: &str = "__arrow_c_array__";
@@ -263,7 +263,8 @@ fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
     let integers = object.call_method1(intern!(py, "view"), (name_of(py, bits)?, array))?;
     let Some(integers) = Array::of(integers.as_borrowed())? else { return Ok(None) };
-    let Some(tensor) = integers.tensor()?.filter(|integers| integers.dtype() == bits) else {
+    let tensor = integers.tensor(TensorObject::keep)?;
+    let Some(tensor) = tensor.filter(|integers| integers.dtype() == bits) else {
         return Ok(None);
     };
     with_dtype(tensor, dtype).map(Some)

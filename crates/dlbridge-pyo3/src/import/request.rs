@@ -42,7 +42,7 @@ pub(super) fn import_by_path(
     match path {
         None => {}
         Some(Path::NumPy(array)) => {
-            if let Some(tensor) = array.tensor()? {
+            if let Some(tensor) = array.tensor(TensorObject::keep)? {
                 return Ok((tensor, Protocol::NumPy));
             }
         }

@@ -50,6 +50,9 @@ impl Head {
     /// Whether this build is compiled for one size.
     pub(crate) const IS_COMPILED: bool = COMPILED != 0;
 
+    /// Whether this build runs with the GIL only.
+    pub(crate) const HAS_GIL: bool = COMPILED == COUNTED;
+
     /// The head of this interpreter's objects; `None` for one that this build does not know.
     #[cold]
     pub(crate) fn measure(py: Python<'_>) -> Option<Self> {
@@ -94,7 +97,7 @@ impl Head {
 /// always false, because another thread may drop the other reference in the meantime.
 #[inline(always)]
 pub(crate) fn has_other_references(object: &Bound<'_, PyAny>) -> bool {
-    if COMPILED != COUNTED {
+    if !Head::HAS_GIL {
         return false;
     }
     let head = object.as_ptr().cast::<Counted>();

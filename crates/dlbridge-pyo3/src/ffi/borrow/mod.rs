@@ -36,6 +36,8 @@ use pyo3::exceptions::PyTypeError;
 use crate::Error;
 use crate::error::error_of;
 
+#[cfg(feature = "tensor-methods")]
+pub(crate) use borrowed::read_at_once;
 pub(crate) use borrowed::{Borrowed, Reading, copied, give, give_shared, kept, prepare};
 pub use borrowed::{Promised, StableArguments};
 

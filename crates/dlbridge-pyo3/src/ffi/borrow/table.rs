@@ -66,6 +66,14 @@ impl Table {
         }
     }
 
+    /// Whether there are no writers, for a thread that keeps others from borrowing to write. Acquire: what earlier ones
+    /// wrote happened before.
+    #[allow(dead_code, reason = "only the feature `tensor-methods` asks")]
+    #[inline(always)]
+    pub(crate) fn has_no_writers(&self) -> bool {
+        self.quiet.load(Ordering::Acquire) > 0
+    }
+
     /// Borrows bytes to read, and returns the number of the borrow. Unless it `STAYS`, the next borrow tries
     /// the same slot.
     #[inline(always)]

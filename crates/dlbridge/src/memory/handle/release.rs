@@ -150,10 +150,24 @@ impl KeepAlive {
         // SAFETY: the caller's duty.
         let (outer, _) = unsafe { header::of_export(not_null(tensor).ok()?) }?;
         // SAFETY: alive, since its deleter was not called (the caller's duty).
+        Some(unsafe { Self::of_header(outer) })
+    }
+
+    /// The same of a handle; `None` for one without a header.
+    pub(crate) fn of_handle(handle: &Handle) -> Option<Self> {
+        // SAFETY: alive as long as the handle (R2).
+        handle.header().map(|header| unsafe { Self::of_header(header) })
+    }
+
+    /// # Safety
+    ///
+    /// The header is alive as long as this function runs.
+    unsafe fn of_header(outer: NonNull<Header>) -> Self {
+        // SAFETY: the caller's duty.
         let first = unsafe { end_of_chain(outer) };
         // SAFETY: the same: `outer` keeps it alive (R3).
         unsafe { header::retain(first) };
-        Some(Self(first))
+        Self(first)
     }
 }
 

@@ -68,6 +68,13 @@ pub fn into_keeper(tensor: Tensor) -> *mut DLManagedTensorVersioned {
     tensor.0.into_keeper().as_ptr()
 }
 
+/// Keeps the memory of a tensor alive, without the tensor; of a part, the memory of the whole.
+#[must_use]
+pub fn keep_alive(tensor: &ArcTensor) -> Option<KeepAlive> {
+    let tensor: &Tensor = tensor;
+    KeepAlive::of_handle(&tensor.0)
+}
+
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
 /// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). The owner
 /// is dropped in place, as an object of another language is, whose drops that language nests: for one that may
@@ -202,6 +209,18 @@ pub fn check_legacy(tensor: &Tensor) -> Result<(), Error> {
 pub unsafe fn view_mut_unchecked<T: Element>(tensor: &Tensor) -> Result<ViewMut<'_, T>, Error> {
     // SAFETY: the caller's duty.
     unsafe { ElementsMut::new(tensor.checked()) }.map(ViewMut::from_elements)
+}
+
+/// The only element; `None` for another number of them, another type, or memory that the host cannot read.
+#[must_use]
+#[inline]
+pub fn only<T: Element>(tensor: &Tensor) -> Option<T> {
+    let checked = tensor.checked();
+    let is_read =
+        checked.dtype().word() == T::DTYPE.word() && checked.device().is_host_accessible();
+    let is_one = checked.shape().iter().all(|&extent| extent == 1);
+    // SAFETY: the element at index 0 of each axis, of a type and a device that were checked (R1, R2).
+    (is_read && is_one).then(|| unsafe { T::read(checked.data()) })
 }
 
 /// The elements as a slice, for memory of any class: what [`Tensor::assume_frozen`] makes of them, without a copy of the
