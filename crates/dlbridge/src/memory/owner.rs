@@ -23,7 +23,8 @@ impl Placement<'_> {
         Ok(Memory { data, byte_offset: 0, device, flags, access })
     }
 
-    /// Memory at `data`, unchecked but for null: its class is `Shared`.
+    /// Memory at `data`, unchecked but for null: its class is `Shared`. Compiled once, not for each owner.
+    #[inline(never)]
     pub(crate) fn memory(
         &self,
         data: *mut c_void,

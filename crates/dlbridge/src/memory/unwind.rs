@@ -154,11 +154,21 @@ mod glibc {
         buffer: Cell<*mut Buffer>,
     }
 
+    impl Handlers {
+        #[cold]
+        #[inline(never)]
+        fn make_buffer(&self) {
+            let (argument, previous) = (ptr::null_mut(), ptr::null_mut());
+            let buffer = Buffer { routine: None, argument, cancel_type: 0, previous };
+            self.buffer.set(Box::into_raw(Box::new(buffer)));
+        }
+    }
+
     impl Drop for Handlers {
         fn drop(&mut self) {
             let buffer = self.buffer.get();
             if self.count.get() == 0 && !buffer.is_null() {
-                // SAFETY: made by `Box` in `push`, and popped, since no handler is left (R7).
+                // SAFETY: made by `Box` in `make_buffer`, and popped, since no handler is left (R7).
                 drop(unsafe { Box::from_raw(buffer) });
             }
         }
@@ -182,9 +192,7 @@ mod glibc {
                 handlers.count.set(count + 1);
                 if count == 0 {
                     if handlers.buffer.get().is_null() {
-                        let (argument, previous) = (ptr::null_mut(), ptr::null_mut());
-                        let buffer = Buffer { routine: None, argument, cancel_type: 0, previous };
-                        handlers.buffer.set(Box::into_raw(Box::new(buffer)));
+                        handlers.make_buffer();
                     }
                     let buffer = handlers.buffer.get();
                     // SAFETY: a buffer of this thread, which lives until it is popped (F2, F5).

@@ -83,7 +83,7 @@ impl<'a> Checked<'a> {
         let shape = unsafe { list(tensor.shape, rank(tensor)) };
         let (data, byte_offset) = match tensor.byte_offset {
             0 => (tensor.data.cast(), 0),
-            _ => first_element(tensor, device, layout::count(shape)),
+            _ => first_element(tensor, device),
         };
         // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
@@ -242,14 +242,13 @@ pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
 /// a call whose result is not used.
 #[cold]
 #[inline(never)]
-fn first_element(tensor: &DLTensor, device: Device, len: usize) -> (*mut u8, u64) {
+fn first_element(tensor: &DLTensor, device: Device) -> (*mut u8, u64) {
     let data = tensor.data.cast::<u8>();
-    match (len, device.kind.has_addresses()) {
-        // No element will be read: the pointer is only carried.
-        (0, _) => (data, 0),
-        // Validated to stay in the address space.
-        (_, true) => (data.wrapping_add(tensor.byte_offset as usize), 0),
-        (_, false) => (data, tensor.byte_offset),
+    if device.kind.has_addresses() {
+        // Validated to stay in the address space, unless there is no element: then the pointer is only carried.
+        (data.wrapping_add(tensor.byte_offset as usize), 0)
+    } else {
+        (data, tensor.byte_offset)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Items that only language bindings need.
 
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
 pub use super::borrowed::BorrowedTensor;
 pub use super::borrowed::{RowLayout, TypedRow};
+use super::export_at;
+use crate::layout::Placement;
 pub use crate::layout::{Bytes, Comb, Dims, Place};
 use crate::memory::Handle;
 use crate::memory::descriptor::validate::{checked_with, validate};
@@ -21,7 +24,7 @@ pub use crate::memory::handle::release::{Binding, DeferredDrop};
 pub use crate::memory::unwind::stopping_first;
 pub use crate::memory::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::memory::write::ElementsMut;
-use crate::{Access, ArcTensor, Element, Error, Flags, Plain, Tensor, ViewMut};
+use crate::{Access, ArcTensor, DType, Device, Element, Error, Flags, Plain, Tensor, ViewMut};
 
 /// As [`Tensor::from_raw`], but the binding decides when the deleter of the producer is called after
 /// the last handle of the memory is dropped. This holds for all handles of the memory and their exports.
@@ -98,6 +101,27 @@ pub unsafe fn from_owner_raw<O: Send + 'static>(
 ) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
     unsafe { from_raw_of(owner, Owns::Elements, tensor, flags) }
+}
+
+/// As [`Builder::build_raw`](crate::Builder::build_raw), with lists that are not copied before they are measured: a builder
+/// of each owner's type is much code.
+///
+/// # Safety
+///
+/// As for `build_raw`.
+///
+/// # Errors
+///
+/// As for `build_raw`.
+pub unsafe fn from_owner_at<O: Send + 'static>(
+    owner: O,
+    (dtype, shape, strides): (DType, &[i64], &[i64]),
+    (data, device): (*mut c_void, Device),
+    flags: Flags,
+) -> Result<Tensor, Error> {
+    let placement = Placement::new(dtype, shape, strides, 0, flags)?;
+    // SAFETY: the caller's duty.
+    unsafe { export_at(owner, &placement, data, device, flags) }.map(Tensor)
 }
 
 /// As [`from_owner_raw`], for an owner that may drop tensors, which may be of such owners as well: a chain of

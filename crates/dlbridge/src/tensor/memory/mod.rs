@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
-use crate::layout::{Layout, Lists};
+use crate::layout::{Layout, Lists, Placement};
 use crate::memory::Handle;
 use crate::memory::descriptor::Borrowed;
 use crate::memory::descriptor::checked::{Checked, Memory, describe};
@@ -159,13 +159,28 @@ impl<O: Send + 'static> Builder<O> {
         flags: Flags,
     ) -> Result<Tensor, Error> {
         self.place_flagged(flags, |owner, placement| {
-            let memory = placement.memory(data, device, flags)?;
             // SAFETY: the caller's duty.
-            unsafe {
-                Handle::export(owner, Owns::Anything, placement.rank(), |_, lists| {
-                    Ok((lists.copy(placement.layout), memory))
-                })
-            }
+            unsafe { export_at(owner, placement, data, device, flags) }
+        })
+    }
+}
+
+/// # Safety
+///
+/// As for [`Builder::build_raw`].
+#[inline]
+unsafe fn export_at<O: Send + 'static>(
+    owner: O,
+    placement: &Placement<'_>,
+    data: *mut c_void,
+    device: Device,
+    flags: Flags,
+) -> Result<Handle, Error> {
+    let memory = placement.memory(data, device, flags)?;
+    // SAFETY: the caller's duty.
+    unsafe {
+        Handle::export(owner, Owns::Anything, placement.rank(), |_, lists| {
+            Ok((lists.copy(placement.layout), memory))
         })
     }
 }
