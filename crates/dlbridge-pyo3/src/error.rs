@@ -139,8 +139,11 @@ impl std::error::Error for Error {
     }
 }
 
+// Out of line, because a `?` in each second line makes one.
+
 impl From<dlbridge::Error> for Error {
     #[cold]
+    #[inline(never)]
     fn from(error: dlbridge::Error) -> Self {
         Self::Tensor(Box::new(error))
     }
@@ -154,6 +157,7 @@ impl From<Refusal> for Error {
 
 impl From<PyErr> for Error {
     #[cold]
+    #[inline(never)]
     fn from(error: PyErr) -> Self {
         Self::Python(Box::new(error))
     }

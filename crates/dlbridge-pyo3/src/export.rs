@@ -19,7 +19,7 @@ use crate::ffi::borrow::copied;
 use crate::ffi::capsule;
 use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::interpreter::made::{self, Entries};
-use crate::interpreter::module;
+use crate::interpreter::{Attributes, module};
 use crate::stream::{Ready, Stream};
 use crate::{Result, TensorObject};
 
@@ -105,7 +105,7 @@ fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'
     fields.set("tensor", object.clone())?;
     let fields = fields.into_dict();
     let types = module(intern!(py, "types"))?;
-    let interface = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&fields))?;
+    let interface = types.attribute(intern!(py, "SimpleNamespace"))?.call((), Some(&fields))?;
     let numpy = module(intern!(py, "numpy"))?;
     let array = numpy.call_method1(intern!(py, "asarray"), (interface,))?;
     Ok(Some(array.call_method1(intern!(py, "view"), (kind,))?))

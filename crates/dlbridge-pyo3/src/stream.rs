@@ -13,7 +13,7 @@ pub use crate::ffi::driver::Stream;
 
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::driver::{Event, has_driver};
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::{Error, Result};
 
 impl Stream {
@@ -51,7 +51,7 @@ fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Stream> {
     if let Some(stream) = number.and_then(Stream::from_number) {
         return Ok(stream);
     }
-    if let Some(protocol) = object.getattr_opt(intern!(object.py(), "__cuda_stream__"))? {
+    if let Some(protocol) = object.attribute_opt(intern!(object.py(), "__cuda_stream__"))? {
         return of_protocol(&protocol);
     }
     let found = object.repr()?;

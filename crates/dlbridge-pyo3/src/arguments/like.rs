@@ -11,7 +11,7 @@ use pyo3::{Borrowed, intern};
 
 use crate::error::error_of;
 use crate::import::import_tensor;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
@@ -82,14 +82,14 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
 fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     let py = object.py();
     let numpy = py.import(intern!(py, "numpy"))?;
-    let asarray = numpy.getattr(intern!(py, "asarray"))?;
+    let asarray = numpy.attribute(intern!(py, "asarray"))?;
     let array = asarray.call1((object,))?;
-    let found = array.getattr(intern!(py, "dtype"))?;
-    let (name, wanted) = (found.getattr(intern!(py, "name"))?, T::DTYPE.to_string());
-    if name.eq(&wanted)? && found.getattr(intern!(py, "isnative"))?.is_truthy()? {
+    let found = array.attribute(intern!(py, "dtype"))?;
+    let (name, wanted) = (found.attribute(intern!(py, "name"))?, T::DTYPE.to_string());
+    if name.eq(&wanted)? && found.attribute(intern!(py, "isnative"))?.is_truthy()? {
         return import_tensor(array.as_borrowed());
     }
-    let kind: String = found.getattr(intern!(py, "kind"))?.extract()?;
+    let kind: String = found.attribute(intern!(py, "kind"))?.extract()?;
     let are_integers =
         matches!(&*kind, "i" | "u") && matches!(T::DTYPE.code, TypeCode::INT | TypeCode::UINT);
     let is_empty = array.len().is_ok_and(|len| len == 0);

@@ -54,38 +54,42 @@ struct Wanted {
 
 impl Wanted {
     fn refusal(&self, tensor: &Tensor) -> Error {
-        let mut wanted = self.dtype.to_string();
-        let extent = |fixed: &i64| match fixed {
-            -1 => "?".to_owned(),
-            fixed => fixed.to_string(),
-        };
-        let extents = match (self.shape, self.rank) {
-            (Some(shape), _) => shape.iter().map(extent).collect::<Vec<_>>().join(", "),
-            (None, ANY_RANK) => "...".to_owned(),
-            (None, rank) => vec!["?"; rank].join(", "),
-        };
-        let _ = write!(wanted, "[{extents}]");
-        wanted.push_str(" on the host");
-        (self.name)(&mut wanted);
+        // One text, written in turn: each `format!` of a part is code of its own.
+        let mut text = format!("expected {}[", self.dtype);
+        let rank = if self.rank == ANY_RANK { 0 } else { self.rank };
+        for axis in 0..self.shape.map_or(rank, <[i64]>::len) {
+            if axis > 0 {
+                text.push_str(", ");
+            }
+            match self.shape.map_or(-1, |shape| shape[axis]) {
+                -1 => text.push('?'),
+                extent => _ = write!(text, "{extent}"),
+            }
+        }
+        if self.shape.is_none() && self.rank == ANY_RANK {
+            text.push_str("...");
+        }
+        text.push_str("] on the host");
+        (self.name)(&mut text);
         let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
-        let mut found = format!("{dtype}{shape:?} on {device}");
+        let _ = write!(text, ", found {dtype}{shape:?} on {device}");
         if !tensor.is_contiguous() {
-            let _ = write!(found, ", strides {:?}", tensor.strides());
+            let _ = write!(text, ", strides {:?}", tensor.strides());
         }
         // A function that only reads need not know.
         if self.writable && tensor.is_legacy_read_only() {
-            found.push_str(", read-only, as legacy capsules and arrays of JAX are");
+            text.push_str(", read-only, as legacy capsules and arrays of JAX are");
         } else if self.writable && tensor.is_read_only() {
-            found.push_str(", read-only");
+            text.push_str(", read-only");
         }
         if self.writable && Metadata::of(tensor).may_overlap() {
-            found.push_str(", elements that may overlap");
+            text.push_str(", elements that may overlap");
         }
-        let help = match self.help(tensor) {
-            help if help.is_empty() => String::new(),
-            help => format!("; pass {help}{}", self.result_in_copy(tensor)),
-        };
-        Error::from(error_of::<PyTypeError>(format!("expected {wanted}, found {found}{help}")))
+        let help = self.help(tensor);
+        if !help.is_empty() {
+            let _ = write!(text, "; pass {help}{}", self.result_in_copy(tensor));
+        }
+        Error::from(error_of::<PyTypeError>(text))
     }
 
     /// Where the result is, unless what helps is a view of the same memory.

@@ -16,7 +16,7 @@ use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_tensor;
 use crate::interpreter::made::{self, Made};
-use crate::interpreter::module;
+use crate::interpreter::{Attributes, module};
 use crate::{Error, Result, TensorObject};
 
 /// Pickles of a class of your own: the memory out of band with protocol 5, in band with older ones.
@@ -96,7 +96,7 @@ impl TensorObject {
             missing.set_cause(py, Some(error));
             missing
         })?;
-        let rebuild = rebuild.getattr(intern!(py, "_unpickle"))?;
+        let rebuild = rebuild.attribute(intern!(py, "_unpickle"))?;
         Ok(made::tuple(py, [Ok(rebuild), Ok(state.into_any())])?)
     }
 
@@ -173,7 +173,7 @@ pub(super) fn rebuild(
 
 /// Whether an import failed because the package itself is not there, or does not load.
 fn is_missing(py: Python<'_>, error: &PyErr) -> bool {
-    let name = || error.value(py).getattr(intern!(py, "name")).ok()?.extract::<String>().ok();
+    let name = || error.value(py).attribute(intern!(py, "name")).ok()?.extract::<String>().ok();
     error.is_instance_of::<PyImportError>(py)
         && name().is_some_and(|name| matches!(&*name, "dlbridge" | "dlbridge._native"))
 }

@@ -92,7 +92,7 @@ pub(crate) struct RowShape {
     /// The extents in the order of the memory.
     pub(crate) extents: Vec<i64>,
     /// The axis of the memory for each axis of the row.
-    pub(crate) permutation: Option<Vec<usize>>,
+    pub(crate) permutation: Option<Vec<i64>>,
 }
 
 impl RowShape {
@@ -110,13 +110,13 @@ impl RowShape {
         if len != Some(size) || extents.iter().any(|&extent| extent < 0) {
             return Err(wrong(&text));
         }
-        let permutation: Option<Vec<usize>> = match parsed.call_method1("get", ("permutation",)) {
+        let permutation: Option<Vec<i64>> = match parsed.call_method1("get", ("permutation",)) {
             Ok(order) => order.extract().map_err(|_| wrong(&text))?,
             Err(_) => None,
         };
         if let Some(order) = &permutation {
             let is_order = order.len() == extents.len()
-                && (0..extents.len()).all(|axis| order.contains(&axis));
+                && (0..extents.len() as i64).all(|axis| order.contains(&axis));
             if !is_order {
                 return Err(wrong(&text));
             }

@@ -11,7 +11,7 @@ use pyo3::types::{PyString, PyType};
 use crate::error::error_of;
 use crate::error::unless_refused;
 use crate::interpreter::Once;
-use crate::interpreter::{made, through_pyo3};
+use crate::interpreter::{Attributes, made, through_pyo3};
 use crate::{Error, Result};
 
 const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, \
@@ -65,14 +65,14 @@ impl PyDType {
     fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
         // The scalar types of NumPy, and Python's own.
         if let Ok(kind) = object.cast::<PyType>() {
-            let name = kind.getattr(intern!(object.py(), "__name__"))?;
+            let name = kind.attribute(intern!(object.py(), "__name__"))?;
             let name = name.cast::<PyString>().map_err(PyErr::from)?;
             if let Some(dtype) = named(name.to_str()?) {
                 return Ok(Self(dtype));
             }
         }
         let py = object.py();
-        let is_native = match unless_refused(py, object.getattr_opt(intern!(py, "isnative")))? {
+        let is_native = match unless_refused(py, object.attribute_opt(intern!(py, "isnative")))? {
             Some(Some(is_native)) => unless_refused(py, is_native.extract::<bool>())?,
             _ => None,
         };
@@ -138,14 +138,14 @@ fn own_name(object: Borrowed<'_, '_, PyAny>) -> Result<Option<String>> {
     let py = object.py();
     if object.cast::<PyType>().is_err() {
         // A dtype of NumPy or TensorFlow has a name; a scalar type of JAX has the dtype.
-        let dtype = unless_refused(py, object.getattr(intern!(py, "dtype")))?;
+        let dtype = unless_refused(py, object.attribute(intern!(py, "dtype")))?;
         let named = dtype.as_ref().unwrap_or(&object);
-        let name = named.getattr(intern!(py, "name")).and_then(|name| name.extract());
+        let name = named.attribute(intern!(py, "name")).and_then(|name| name.extract());
         if let Some(name) = unless_refused(py, name)? {
             return Ok(Some(name));
         }
     }
-    let text = match unless_refused(py, object.getattr(intern!(py, "__name__")))? {
+    let text = match unless_refused(py, object.attribute(intern!(py, "__name__")))? {
         Some(name) => name.str()?,
         None => object.str()?,
     };

@@ -31,6 +31,7 @@ use super::{borrow, buffer};
 use crate::error::is_refusal;
 use crate::interpreter::head::Head;
 use crate::interpreter::made::{Made, text, tuple};
+use crate::interpreter::symbol;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -83,29 +84,24 @@ pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) 
 }
 
 /// Defers the reference count of an object, if this Python can.
-#[cfg(unix)]
 fn defer(object: &Bound<'_, PyAny>) {
-    use std::ffi::c_int;
+    use std::ffi::{c_int, c_void};
+    use std::mem;
+    use std::ptr::NonNull;
     use std::sync::OnceLock;
-
-    use libloading::os::unix::Library;
 
     type Defer = unsafe extern "C" fn(*mut ffi::PyObject) -> c_int;
     static DEFER: OnceLock<Option<Defer>> = OnceLock::new();
     let found = DEFER.get_or_init(|| {
+        let function = symbol(c"PyUnstable_Object_EnableDeferredRefcount")?;
         // SAFETY: the function has this type in every version that has it (3.14; F5).
-        let function =
-            unsafe { Library::this().get::<Defer>(b"PyUnstable_Object_EnableDeferredRefcount\0") };
-        function.ok().map(|function| *function)
+        Some(unsafe { mem::transmute::<NonNull<c_void>, Defer>(function) })
     });
     if let Some(defer) = found {
         // SAFETY: attached, and an object; it cannot fail, and other threads may use the object (F1).
         unsafe { defer(object.as_ptr()) };
     }
 }
-
-#[cfg(not(unix))]
-fn defer(_: &Bound<'_, PyAny>) {}
 
 /// The local count of an immortal object.
 const IMMORTAL: u32 = u32::MAX;

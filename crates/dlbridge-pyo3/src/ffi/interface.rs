@@ -15,7 +15,7 @@ use super::buffer::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::numpy::dtype_of_typestr;
 use crate::error::unless_refused;
-use crate::interpreter::made;
+use crate::interpreter::{Attributes, made};
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -32,7 +32,7 @@ impl<'py> Interface<'py> {
         name: &Bound<'py, PyString>,
         versions: std::ops::RangeInclusive<i64>,
     ) -> Result<Option<Self>> {
-        let Some(found) = object.getattr_opt(name)? else { return Ok(None) };
+        let Some(found) = object.attribute_opt(name)? else { return Ok(None) };
         let Ok(dict) = found.cast_into::<PyDict>() else {
             return Err(Error::buffer(format!("{name}: expected a dict, found another object")));
         };

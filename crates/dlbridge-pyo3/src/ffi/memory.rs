@@ -5,6 +5,7 @@
 
 use std::ffi::c_void;
 
+use dlbridge::ffi::from_owner_at;
 use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -141,9 +142,9 @@ impl ForeignMemory {
         let steps = self.steps()?;
         self.reach_by(&steps)?;
         let flags = if self.read_only { Flags::READ_ONLY } else { Flags::NONE };
-        let builder = Tensor::builder(owner).dtype(self.dtype).shape(&self.shape).strides(&steps);
+        let (layout, memory) = ((self.dtype, &*self.shape, &*steps), (self.data, self.device));
         // SAFETY: the caller's duty.
-        Ok(unsafe { builder.build_raw(self.data, self.device, flags) }?)
+        Ok(unsafe { from_owner_at(owner, layout, memory, flags) }?)
     }
 }
 
@@ -194,10 +195,10 @@ pub(crate) fn reinterpret(
     }
     let read_only = if bytes.is_read_only() { Flags::READ_ONLY } else { Flags::NONE };
     let data = bytes.data_ptr();
-    let builder = Tensor::builder(bytes).dtype(dtype).shape(shape);
+    let (layout, memory) = ((dtype, shape, &*strides), (data, Device::CPU));
     // SAFETY: `expected` bytes from `data` on, which the owner keeps (T3); `read_only` says whether
     // they may be written (T8).
-    unsafe { builder.build_raw(data, Device::CPU, Flags(flags.0 | read_only.0)) }.map_err(size)
+    unsafe { from_owner_at(bytes, layout, memory, Flags(flags.0 | read_only.0)) }.map_err(size)
 }
 
 /// The same elements with another dtype of the same size.

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 use dlbridge::ffi::{Unwinds, stopping};
+use dlbridge::protocol::call::mentions;
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
 use dlbridge::sys::{
     DLDeviceType, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackManagedTensorAllocator,
@@ -243,7 +244,7 @@ impl Said {
         let message = format!("allocator: cannot allocate {tensor}: {reason}");
         // Words of PyTorch and of CUDA.
         let is_memory = self.kind == "MemoryError"
-            && ["out of memory", "allocate memory"].iter().any(|words| message.contains(words));
+            && ["out of memory", "allocate memory"].iter().any(|words| mentions(&message, words));
         let error = if is_memory {
             error_of::<PyMemoryError>(message)
         } else {

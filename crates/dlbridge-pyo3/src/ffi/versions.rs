@@ -3,6 +3,7 @@
 
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 /// Locks an object on a Python without the GIL while `work` runs; elsewhere the GIL does that.
 #[inline]
@@ -37,6 +38,11 @@ mod critical_section {
 /// The name of a class, for messages. PyO3's own constants for it changed from version to version.
 #[cold]
 pub(crate) fn class_name<T: PyTypeInfo>(py: Python<'_>) -> String {
-    let name = py.get_type::<T>().name();
+    class_name_of(&py.get_type::<T>())
+}
+
+/// Compiled once, not for each class.
+fn class_name_of(class: &Bound<'_, PyType>) -> String {
+    let name = class.name();
     name.map_or_else(|_| "this class".to_owned(), |name| name.to_string())
 }

@@ -12,7 +12,7 @@ use super::to_caller::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
 use crate::import::import_tensor;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::types::{framework_of, name_of, table_of};
 use crate::{Error, PyTensor, Result};
 
@@ -127,7 +127,7 @@ impl<'py> Allocator<'py> {
         let Some(namespace) = namespace_of(&self.object)? else { return Ok(None) };
         let (name, empty) = (dtype.to_string(), intern!(py, "empty"));
         let (Some(kind), Some(empty)) =
-            (namespace.getattr_opt(name)?, namespace.getattr_opt(empty)?)
+            (namespace.getattr_opt(name)?, namespace.attribute_opt(empty)?)
         else {
             return Ok(None);
         };
@@ -135,7 +135,7 @@ impl<'py> Allocator<'py> {
         let keywords = PyDict::new(py);
         keywords.set_item(intern!(py, "dtype"), kind)?;
         let there = keywords.copy()?;
-        there.set_item(intern!(py, "device"), self.object.getattr(intern!(py, "device"))?)?;
+        there.set_item(intern!(py, "device"), self.object.attribute(intern!(py, "device"))?)?;
         let array = match empty.call(&shape_of, Some(&there)) {
             // A function older than the array API standard uses the current device.
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {

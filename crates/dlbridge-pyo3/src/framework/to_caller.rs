@@ -13,7 +13,7 @@ use crate::ffi::borrow::give;
 use crate::ffi::capsule;
 use crate::ffi::published::Published;
 use crate::import::current_stream;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::stream::{Ready, settle};
 use crate::types::{self, Framework, Path, UNKNOWN, framework_of, loaded, name_of, path_of, roots};
 use crate::{Error, PyTensor, Result, TensorObject};
@@ -216,11 +216,11 @@ fn find<'py>(
     let py = object.py();
     let from_dlpack = intern!(py, "from_dlpack");
     if let Some(namespace) = namespace_of(object)? {
-        if let Some(function) = namespace.getattr_opt(from_dlpack)? {
+        if let Some(function) = namespace.attribute_opt(from_dlpack)? {
             return Ok(Some(function));
         }
     }
-    if let Some(function) = kind.getattr_opt(from_dlpack)? {
+    if let Some(function) = kind.attribute_opt(from_dlpack)? {
         return Ok(Some(function));
     }
     for root in roots(kind)? {
@@ -230,7 +230,7 @@ fn find<'py>(
                 place = place.getattr(*name)?;
             }
         }
-        if let Some(function) = place.getattr_opt(from_dlpack)? {
+        if let Some(function) = place.attribute_opt(from_dlpack)? {
             return Ok(Some(function));
         }
     }

@@ -12,7 +12,7 @@ use pyo3::{Borrowed, intern};
 
 use super::exchange;
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::interpreter::module;
+use crate::interpreter::{Attributes, module};
 use crate::types::{framework_of, loaded, name_of};
 use crate::{Error, Result};
 
@@ -120,7 +120,7 @@ fn has_memory(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
     }
     let storage = object.call_method0(intern!(py, "untyped_storage"))?;
     // Asking a fake tensor for the address prints a warning.
-    let device = storage.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?;
+    let device = storage.attribute(intern!(py, "device"))?.attribute(intern!(py, "type"))?;
     if device.eq("meta")? {
         return Ok(false);
     }
@@ -180,7 +180,7 @@ pub(super) fn traced(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> PyErr
 fn tracer(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<&'static str>> {
     let py = object.py();
     if let Some(core) = loaded(intern!(py, "jax.core"))? {
-        if object.is_instance(&core.getattr(intern!(py, "Tracer"))?)? {
+        if object.is_instance(&core.attribute(intern!(py, "Tracer"))?)? {
             return Ok(Some("jax.jit, vmap or grad"));
         }
     }
@@ -196,15 +196,15 @@ fn tracer(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<&'static str>> {
 /// What is wrong with the dtype of a NumPy array or scalar.
 fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
     let py = object.py();
-    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
-    let Some(kind) = dtype.getattr_opt(intern!(py, "kind"))? else { return Ok(None) };
+    let Some(dtype) = object.attribute_opt(intern!(py, "dtype"))? else { return Ok(None) };
+    let Some(kind) = dtype.attribute_opt(intern!(py, "kind"))? else { return Ok(None) };
     let kind: char = kind.extract()?;
-    let is_native: bool = dtype.getattr(intern!(py, "isnative"))?.extract()?;
-    let itemsize: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
-    let names = dtype.getattr(intern!(py, "names"))?;
+    let is_native: bool = dtype.attribute(intern!(py, "isnative"))?.extract()?;
+    let itemsize: usize = dtype.attribute(intern!(py, "itemsize"))?.extract()?;
+    let names = dtype.attribute(intern!(py, "names"))?;
     let (expected, help) = match kind {
         'b' | 'i' | 'u' | 'f' | 'c' if !is_native => {
-            let name = dtype.getattr(intern!(py, "name"))?;
+            let name = dtype.attribute(intern!(py, "name"))?;
             ("native byte order", format!("x.astype(\"{name}\")"))
         }
         'f' if itemsize > 8 => ("IEEE floats", "x.astype(\"float64\")".to_owned()),
@@ -227,8 +227,8 @@ fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>>
 /// What is wrong with the strides of a NumPy array.
 fn problem_of_strides(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
     let py = object.py();
-    let itemsize: i64 = object.getattr(intern!(py, "itemsize"))?.extract()?;
-    let strides: Vec<i64> = object.getattr(intern!(py, "strides"))?.extract()?;
+    let itemsize: i64 = object.attribute(intern!(py, "itemsize"))?.extract()?;
+    let strides: Vec<i64> = object.attribute(intern!(py, "strides"))?.extract()?;
     let uneven = strides.iter().position(|stride| stride % itemsize.max(1) != 0);
     Ok(uneven.map(|axis| {
         format!(

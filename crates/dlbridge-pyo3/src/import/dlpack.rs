@@ -68,23 +68,36 @@ pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tenso
 #[inline]
 pub(super) fn ask<'py>(
     object: Borrowed<'_, 'py, PyAny>,
-    mut keywords: Keywords,
+    keywords: Keywords,
 ) -> std::result::Result<Answer<'py>, Failure> {
-    loop {
-        let exception = match call(object, keywords) {
-            Ok(capsule) => return Ok(Answer { capsule, keywords }),
-            Err(exception) => exception,
-        };
-        match next(object, &exception, keywords) {
-            Ok(Next::Call(fewer)) => keywords = fewer,
-            Ok(next @ Next::Raise) => {
-                let exception = advice::traced(object, exception);
-                return Err(Failure { exception, next });
-            }
-            Ok(next) => return Err(Failure { exception, next }),
-            Err(exception) => return Err(Failure { exception, next: Next::Raise }),
-        }
+    let capsule = match keywords {
+        Keywords::SHARED => call_versioned(object),
+        _ => call_with(object, keywords),
+    };
+    match capsule {
+        Ok(capsule) => Ok(Answer { capsule, keywords }),
+        Err(exception) => ask_again(object, keywords, exception),
     }
+}
+
+/// Continues after a call that raised. Out of line, because moving keywords and exceptions is a lot of code.
+#[cold]
+#[inline(never)]
+fn ask_again<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    keywords: Keywords,
+    exception: PyErr,
+) -> std::result::Result<Answer<'py>, Failure> {
+    let (exception, next) = match next(object, &exception, keywords) {
+        Ok(Next::Call(fewer)) => match call_with(object, fewer) {
+            Ok(capsule) => return Ok(Answer { capsule, keywords: fewer }),
+            Err(exception) => return ask_again(object, fewer, exception),
+        },
+        Ok(Next::Raise) => (advice::traced(object, exception), Next::Raise),
+        Ok(next) => (exception, next),
+        Err(exception) => (exception, Next::Raise),
+    };
+    Err(Failure { exception, next })
 }
 
 /// Decides what to do after a call that raised.
@@ -130,11 +143,6 @@ fn import_otherwise(
         },
         Next::Call(_) | Next::Raise => Err(failure.into()),
     }
-}
-
-#[inline]
-fn call<'py>(object: Borrowed<'_, 'py, PyAny>, keywords: Keywords) -> PyResult<Bound<'py, PyAny>> {
-    if keywords == Keywords::SHARED { call_versioned(object) } else { call_with(object, keywords) }
 }
 
 #[cold]

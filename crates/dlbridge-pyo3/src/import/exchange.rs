@@ -23,7 +23,7 @@ use crate::error::{error_of, unless_refused};
 use crate::ffi::callbacks::exporting;
 use crate::ffi::published::{Gives, Published};
 use crate::ffi::torch::{Values, values};
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::object::TensorObject;
 use crate::stream::Stream;
 use crate::types::{loaded, name_of, table_of};
@@ -87,7 +87,7 @@ pub(super) fn elsewhere(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<&'st
         (intern!(py, "_is_zerotensor"), ZEROS),
     ];
     for (name, why) in methods {
-        if let Some(method) = object.getattr_opt(name)? {
+        if let Some(method) = object.attribute_opt(name)? {
             if method.call0()?.is_truthy()? {
                 return Ok(Some(why));
             }
@@ -150,7 +150,7 @@ fn failure(object: Borrowed<'_, '_, PyAny>) -> Error {
 #[cold]
 fn is_refused(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     let py = object.py();
-    let is_true = |name| match object.getattr_opt(name)? {
+    let is_true = |name| match object.attribute_opt(name)? {
         Some(found) => found.is_truthy(),
         None => Ok(false),
     };
@@ -190,10 +190,10 @@ pub(super) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
 
 fn asked_for_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     let py = object.py();
-    if let Some(answer) = object.getattr_opt(intern!(py, "requires_grad"))? {
+    if let Some(answer) = object.attribute_opt(intern!(py, "requires_grad"))? {
         return Ok(answer.is_truthy()?);
     }
-    match object.getattr_opt(intern!(py, "stop_gradient"))? {
+    match object.attribute_opt(intern!(py, "stop_gradient"))? {
         Some(stops) => Ok(!stops.is_truthy()?),
         None => Ok(false),
     }

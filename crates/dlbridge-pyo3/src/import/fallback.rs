@@ -18,6 +18,7 @@ use crate::ffi::driver::device_of_pointer;
 use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::{ForeignMemory, with_dtype};
 use crate::ffi::numpy::Array;
+use crate::interpreter::Attributes;
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, TensorObject};
 
@@ -193,7 +194,7 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
 /// Imports the values of an object's `__arrow_c_array__`: numbers without nulls, read-only, since
 /// arrays are immutable; `None` if it has none.
 fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
-    let Some(method) = object.getattr_opt(intern!(object.py(), ARRAY))? else { return Ok(None) };
+    let Some(method) = object.attribute_opt(intern!(object.py(), ARRAY))? else { return Ok(None) };
     let answer = method.call0()?;
     let Ok((schema, array)) = answer.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
         let found = answer.repr()?;
@@ -236,7 +237,7 @@ fn copy_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
 /// (pandas needs pyarrow).
 fn open_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Chunks>> {
     let py = object.py();
-    let Some(method) = object.getattr_opt(intern!(py, STREAM))? else { return Ok(None) };
+    let Some(method) = object.attribute_opt(intern!(py, STREAM))? else { return Ok(None) };
     match method.call0() {
         Err(error) if error.is_instance_of::<PyImportError>(py) => Ok(None),
         capsule => Chunks::open(&capsule?).map(Some),
@@ -250,16 +251,16 @@ fn open_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Chunks>> {
 /// object to `view` proves nothing about its memory.
 fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let py = object.py();
-    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
+    let Some(dtype) = object.attribute_opt(intern!(py, "dtype"))? else { return Ok(None) };
     let name =
-        dtype.getattr_opt(intern!(py, "name"))?.and_then(|name| name.extract::<String>().ok());
+        dtype.attribute_opt(intern!(py, "name"))?.and_then(|name| name.extract::<String>().ok());
     let Some(dtype) = name.and_then(|name| name.parse::<DType>().ok()) else { return Ok(None) };
     let bits = match dtype.itemsize() {
         Some(1) => DType::U8,
         Some(2) => DType::U16,
         _ => return Ok(None),
     };
-    let array = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ndarray"))?;
+    let array = py.import(intern!(py, "numpy"))?.attribute(intern!(py, "ndarray"))?;
     // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
     let integers = object.call_method1(intern!(py, "view"), (name_of(py, bits)?, array))?;
     let Some(integers) = Array::of(integers.as_borrowed())? else { return Ok(None) };

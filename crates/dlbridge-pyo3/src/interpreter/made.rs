@@ -64,7 +64,7 @@ impl<'py> Made<'py> for &[i64] {
 
 /// A tuple of ints.
 pub(crate) fn numbers<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Bound<'py, PyTuple>> {
-    tuple(py, numbers.iter().map(|&number| number.made(py)))
+    tuple_of(py, &mut numbers.iter().map(|&number| number.made(py)))
 }
 
 impl<'py, T> Made<'py> for Bound<'py, T> {
@@ -90,12 +90,18 @@ pub(crate) fn text<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PySt
     PyString::from_bytes(py, text.as_bytes())
 }
 
-/// A tuple of objects.
-pub(crate) fn tuple<'py, I>(py: Python<'py>, objects: I) -> PyResult<Bound<'py, PyTuple>>
+/// A tuple of objects. The code that fills it is compiled once.
+pub(crate) fn tuple<'py, const N: usize>(
+    py: Python<'py>,
+    objects: [PyResult<Bound<'py, PyAny>>; N],
+) -> PyResult<Bound<'py, PyTuple>> {
+    tuple_of(py, &mut objects.into_iter() as &mut dyn ExactSizeIterator<Item = _>)
+}
+
+fn tuple_of<'py, I>(py: Python<'py>, objects: &mut I) -> PyResult<Bound<'py, PyTuple>>
 where
-    I: IntoIterator<Item = PyResult<Bound<'py, PyAny>>, IntoIter: ExactSizeIterator>,
+    I: ExactSizeIterator<Item = PyResult<Bound<'py, PyAny>>> + ?Sized,
 {
-    let objects = objects.into_iter();
     // SAFETY: attached (F1).
     let made = owned(py, unsafe { ffi::PyTuple_New(objects.len() as Py_ssize_t) })?;
     for (at, object) in objects.enumerate() {
@@ -168,13 +174,14 @@ mod tests {
         Python::attach(|py| {
             let code = c"[x for x in __import__('gc').get_objects() if type(x) is tuple and len(x) == 54321]";
             let mut found = None;
-            let objects = (0..54_321_usize).map(|at| {
+            let mut objects = (0..54_321_usize).map(|at| {
                 if at == 1 {
                     found = Some(py.eval(code, None, None)?);
                 }
                 at.made(py)
             });
-            let error = tuple(py, objects).expect_err("no tuple with places that nothing fills");
+            let error =
+                tuple_of(py, &mut objects).expect_err("no tuple with places that nothing fills");
             assert!(error.to_string().contains("SystemError"), "{error}");
             assert!(PyErr::take(py).is_none(), "returned, not left set");
             assert_eq!(found.expect("called").len().expect("a list"), 1);

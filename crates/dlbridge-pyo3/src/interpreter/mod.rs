@@ -13,11 +13,12 @@
 pub(crate) mod head;
 pub(crate) mod made;
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hint::black_box;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{process, ptr, thread};
+use std::{mem, process, ptr, thread};
 
 use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
 use dlbridge::protocol::attached::{Attachment, version};
@@ -59,7 +60,8 @@ fn find() -> Option<Attachment<State>> {
 fn find_by_name(name: &'static CStr) -> Option<State> {
     match symbol(name) {
         None if name == c"PyThreadState_GetDict" => Some(dict),
-        function => function,
+        // SAFETY: all of them have this type (F5).
+        function => function.map(|it| unsafe { mem::transmute::<NonNull<c_void>, State>(it) }),
     }
 }
 
@@ -69,16 +71,22 @@ unsafe extern "C" fn dict() -> *mut c_void {
     unsafe { ffi::PyThreadState_GetDict() }.cast()
 }
 
+/// The address of a function in this process.
 #[cfg(unix)]
-fn symbol(name: &CStr) -> Option<State> {
-    let library = libloading::os::unix::Library::this();
-    // SAFETY: all of them have this type (F5).
-    let function = unsafe { library.get::<State>(name.to_bytes_with_nul()) };
-    function.ok().map(|function| *function)
+pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
+    unsafe extern "C" {
+        fn dlopen(name: *const c_char, mode: c_int) -> *mut c_void;
+        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+    const RTLD_LAZY: c_int = 1;
+    // SAFETY: without a name, the program and what it has loaded; loads nothing (F5).
+    let program = unsafe { dlopen(ptr::null(), RTLD_LAZY) };
+    // SAFETY: what `dlopen` returned, and a text (F2, F5).
+    NonNull::new(unsafe { dlsym(program, name.as_ptr()) })
 }
 
 #[cfg(not(unix))]
-fn symbol(_: &CStr) -> Option<State> {
+pub(crate) fn symbol(_: &CStr) -> Option<NonNull<c_void>> {
     None
 }
 
@@ -138,19 +146,12 @@ pub(crate) fn module_state(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
 /// Runs work in the main interpreter, on a new thread, which has no other; `None` if it ends, or
 /// without a thread.
 #[cold]
-pub(crate) fn in_main<R: Send>(
+pub(crate) fn in_main<R: Send + 'static>(
     py: Python<'_>,
-    work: impl FnOnce(Python<'_>) -> Option<R> + Send,
+    work: fn(Python<'_>) -> Option<R>,
 ) -> Option<R> {
-    let attach = || through_pyo3(|| Python::try_attach(work)).flatten();
-    through_pyo3(|| {
-        py.detach(|| {
-            thread::scope(|threads| {
-                let thread = thread::Builder::new().spawn_scoped(threads, attach).ok()?;
-                thread.join().ok().flatten()
-            })
-        })
-    })
+    let attach = move || through_pyo3(|| Python::try_attach(work)).flatten();
+    through_pyo3(|| py.detach(|| thread::Builder::new().spawn(attach).ok()?.join().ok().flatten()))
 }
 
 /// Asks the main thread to call `work` soon; `false` if there is no room.
@@ -196,6 +197,26 @@ pub(crate) fn check_ended() {
     if is_initialized() {
         // A C++ exception, which a function of C must not throw.
         process::abort();
+    }
+}
+
+/// Attributes of an object. PyO3's functions are compiled into each place that calls them, these once.
+pub(crate) trait Attributes<'py> {
+    fn attribute(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>>;
+
+    /// `None` if there is none.
+    fn attribute_opt(&self, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>>;
+}
+
+impl<'py> Attributes<'py> for Bound<'py, PyAny> {
+    #[inline(never)]
+    fn attribute(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        self.getattr(name)
+    }
+
+    #[inline(never)]
+    fn attribute_opt(&self, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.getattr_opt(name)
     }
 }
 

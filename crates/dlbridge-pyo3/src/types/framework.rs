@@ -11,6 +11,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::error::unless_refused;
 use crate::ffi::class::{mro_of, names_of};
+use crate::interpreter::Attributes;
 use crate::interpreter::made::text;
 use crate::{Error, Result};
 
@@ -97,7 +98,7 @@ impl Framework {
     /// another one.
     pub(crate) fn has(&self, function: &Bound<'_, PyAny>) -> Result<bool> {
         let py = function.py();
-        let module = unless_refused(py, function.getattr(intern!(py, "__module__")))?;
+        let module = unless_refused(py, function.attribute(intern!(py, "__module__")))?;
         let root = module.map_or(Ok(None), |module| root_in(&module))?;
         Ok(root.is_some_and(|root| root == self.package()))
     }
@@ -145,8 +146,8 @@ impl Framework {
             return Ok(());
         }
         let py = array.py();
-        let dtype = array.getattr(intern!(py, "dtype"))?;
-        let itemsize: u32 = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+        let dtype = array.attribute(intern!(py, "dtype"))?;
+        let itemsize: u32 = dtype.attribute(intern!(py, "itemsize"))?.extract()?;
         if 8 * itemsize >= given.element_bits() {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use crate::ffi::class::{
 use crate::ffi::numpy::{self, Array};
 use crate::ffi::published::{self, Published};
 use crate::ffi::{torch, type_version};
+use crate::interpreter::Attributes;
 use crate::{Result, TensorObject};
 
 /// The attributes of the protocols that are tried before the buffer protocol.
@@ -190,7 +191,7 @@ fn is_hook_off(kind: &Bound<'_, PyType>) -> Result<bool> {
     let py = kind.py();
     let Some(found) = inherited(kind, HOOK)? else { return Ok(false) };
     let disabled = || match loaded(intern!(py, "torch._C"))? {
-        Some(module) => module.getattr_opt(intern!(py, "_disabled_torch_function_impl")),
+        Some(module) => module.attribute_opt(intern!(py, "_disabled_torch_function_impl")),
         None => Ok(None),
     };
     let disabled = unless_refused(py, disabled())?.flatten();

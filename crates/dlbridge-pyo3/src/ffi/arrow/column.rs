@@ -99,10 +99,10 @@ impl Unparsed {
             let shape = arrow::RowShape::read(py, &parameters, extents[level])?;
             let inner = extents.len() - level - 1;
             if let Some(order) = shape.permutation {
-                let before = 0..level;
-                let axes = order.iter().map(|axis| level + axis);
-                let after = level + order.len()..level + order.len() + inner;
-                permutation = Some(before.chain(axes).chain(after).collect());
+                let of_level = |axis: usize| axis.checked_sub(level).and_then(|at| order.get(at));
+                let axes = 0..level + order.len() + inner;
+                let axis = |axis| of_level(axis).map_or(axis, |&within| level + within as usize);
+                permutation = Some(axes.map(axis).collect());
             }
             extents.splice(level..=level, shape.extents);
         }
