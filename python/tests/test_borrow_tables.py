@@ -81,6 +81,30 @@ assert list(reads()) == [True, True]
 assert bytes(words) == before
 """
 
+# An error of the dict itself is no lack of memory. Without its cause, an import goes on.
+ERROR_OF_THE_DICT = """
+class Key(str):
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise KeyError("as asked")
+
+key = Key(f"dlbridge.borrows.{VERSION}")
+state[key] = None
+try:
+    import dlbridge
+except RuntimeError as error:
+    while error.__cause__:
+        error = error.__cause__
+    assert error.args == ("as asked",), error
+else:
+    raise AssertionError("no error")
+del state[key]
+import dlbridge
+
+assert dlbridge.from_dlpack(x).tolist() == [0, 1, 2]
+"""
+
 # What an import raises says nothing of the table: with one of its own, a module misses borrows.
 NO_IMPORT = """
 import builtins
@@ -173,6 +197,7 @@ def test_the_table_is_that_of_the_main_interpreter():
         pytest.param(OLDER, id="an older one is ignored"),
         pytest.param(NEWER_BY_NAME_ALONE, id="another name is ignored"),
         pytest.param(NO_IMPORT, id="the first borrow imports nothing"),
+        pytest.param(ERROR_OF_THE_DICT, id="an error of the dict is raised"),
     ],
 )
 def test_modules_share_the_table_of_their_version_alone(program):

@@ -11,7 +11,7 @@ use std::{ptr, thread};
 use dlbridge::Tensor;
 use dlbridge::ffi::Bytes;
 
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -78,7 +78,7 @@ pub(super) fn table() -> Option<&'static Table> {
 ///
 /// # Errors
 ///
-/// A `MemoryError`.
+/// That of the interpreter's dict, or a `MemoryError`.
 #[inline]
 pub(super) fn find(py: Python<'_>) -> PyResult<&'static Table> {
     match table() {
@@ -93,9 +93,15 @@ fn find_first(py: Python<'_>) -> PyResult<&'static Table> {
     #[cfg(unix)]
     forks::wait_for_the_lock();
     // Each interpreter has a dict of its own, and one process would have several tables.
-    let found = if is_main(py) { shared(py).ok() } else { in_main(py, |py| shared(py).ok()) };
+    let found = if is_main(py) {
+        shared(py)
+    } else {
+        // The exception itself stays in its interpreter.
+        let found = in_main(py, |py| Some(shared(py).map_err(|error| error.to_string())));
+        found.ok_or_else(no_memory)?.map_err(error_of::<PyRuntimeError>)
+    };
     // With a table of its own, this module would never see what others borrow.
-    found.map(|table| MODULE.share(table)).ok_or_else(no_memory)
+    found.map(|table| MODULE.share(table))
 }
 
 #[cold]
