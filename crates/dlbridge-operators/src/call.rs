@@ -58,7 +58,7 @@ impl<'a> Plan<'a> {
             for (parameter, slot) in self.instance.parameters.iter().zip(&self.slots) {
                 rows.add(slot).map_err(|error| named(parameter.name, &error))?;
             }
-            (self.instance.call)(&mut rows)
+            (self.instance.call)(rows.walk())
         })
     }
 

@@ -74,7 +74,7 @@ mod writable;
 
 pub use argument::InPlace;
 #[doc(hidden)]
-pub use argument::rows::Rows;
+pub use argument::lines::Walk;
 pub use argument::stream::DeviceStream;
 #[doc(hidden)]
 pub use argument::{Argument, Instance, Launch, Parameter};

@@ -98,12 +98,12 @@ macro_rules! operator {
     (@instance $types:tt {($($argument:ident: $ty:ty),*) ($($result:ty)?) $cuda:tt $body:block}) => {{
         $crate::operator!(@types $types);
         fn __dlbridge_call(
-            __dlbridge_rows: &mut $crate::Rows<'_>,
+            __dlbridge_walk: $crate::Walk<'_, '_>,
         ) -> ::core::result::Result<(), $crate::Failure> {
             #[inline(always)]
             #[allow(unused_mut)]
             fn __dlbridge_function($(mut $argument: $ty),*) $(-> $result)? $body
-            __dlbridge_rows.each::<$crate::operator!(@list $($ty,)*)>(__DLBRIDGE_PARAMETERS, |$crate::operator!(@list $($argument,)*)| {
+            __dlbridge_walk.each::<$crate::operator!(@list $($ty,)*)>(__DLBRIDGE_PARAMETERS, |$crate::operator!(@list $($argument,)*)| {
                 $crate::Outcome::into_result(__dlbridge_function($($argument),*))
             })
         }

@@ -4,7 +4,6 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::mem::take;
 
 use dlbridge::ffi::Dims;
 
@@ -12,8 +11,19 @@ use super::rows::{Place, Rows, Value};
 use super::{Argument, Parameter};
 use crate::Failure;
 
-impl Rows<'_> {
-    /// Calls a function with the values of each row, in order. A second time, it is called with none.
+/// A walk over the rows of a call. It is used once, because the rows move.
+///
+/// ```compile_fail,E0382
+/// fn twice(walk: dlbridge_operators::Walk<'_, '_>) {
+///     let _ = walk.each::<()>(&[], |()| Ok(()));
+///     let _ = walk.each::<()>(&[], |()| Ok(()));
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Walk<'r, 'a>(pub(super) &'r mut Rows<'a>);
+
+impl Walk<'_, '_> {
+    /// Calls a function with the values of each row, in order.
     /// Rows without elements to write are not walked, because there may be 2^63 of them.
     ///
     /// # Errors
@@ -21,26 +31,26 @@ impl Rows<'_> {
     /// The first error of the function, or if the parameters are others than `A`.
     #[inline(always)]
     pub fn each<A: Arguments>(
-        &mut self,
+        self,
         parameters: &[Parameter],
         mut call: impl for<'v> FnMut(A::Items<'v>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let leading = self.leading;
-        // The places move, so that they are walked over once.
-        if leading.contains(&0) || !take(&mut self.writes) {
+        let Rows { leading, places, writes } = self.0;
+        let leading = *leading;
+        if leading.contains(&0) || !*writes {
             return Ok(());
         }
         let rows = leading.last().copied().unwrap_or(1);
         let mut index = None;
         loop {
-            let mut lines = A::lines(parameters, &self.places)?;
+            let mut lines = A::lines(parameters, places)?;
             for _ in 0..rows {
                 // SAFETY: as many rows as the places have along this axis (the invariant of `Rows`; R1, R2).
                 call(unsafe { lines.next() })?;
             }
             let Some(outer @ 1..) = leading.len().checked_sub(1) else { return Ok(()) };
             let index = index.get_or_insert_with(|| Dims::zeros(outer));
-            if !next(leading, index, &mut self.places) {
+            if !next(leading, index, places) {
                 return Ok(());
             }
         }

@@ -2,7 +2,7 @@
 
 pub(crate) mod device_call;
 pub(crate) mod few;
-mod lines;
+pub(crate) mod lines;
 pub(crate) mod operand;
 pub(crate) mod rows;
 pub(crate) mod stream;
@@ -13,7 +13,8 @@ use dlbridge::{Element, View, ViewMut};
 use dlbridge_pyo3::PyTensorMut;
 use pyo3::prelude::*;
 
-use self::rows::{Number, Part, Read, Rows, Value, Write};
+use self::lines::Walk;
+use self::rows::{Number, Part, Read, Value, Write};
 use crate::device::{DeviceValue, DeviceValues, DeviceView, DeviceViewMut};
 use crate::kind::{Kind, Scalar};
 use crate::writable::Writable;
@@ -30,7 +31,7 @@ pub struct Instance {
 }
 
 /// An operator's function over the rows of a call.
-pub(crate) type Call = fn(&mut Rows<'_>) -> Result<(), Failure>;
+pub(crate) type Call = fn(Walk<'_, '_>) -> Result<(), Failure>;
 
 /// An operator's function for CUDA memory.
 pub type Launch = fn(&DeviceStream<'_>, DeviceValues<'_>) -> Result<(), Failure>;

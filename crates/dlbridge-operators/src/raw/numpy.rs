@@ -288,5 +288,5 @@ unsafe fn call(
         // this loop alone (T10, T13).
         unsafe { rows.add_raw(data, dtype, (shape, strides), step, lane.is_written) }?;
     }
-    (instance.call)(&mut rows)
+    (instance.call)(rows.walk())
 }

@@ -69,7 +69,7 @@ pub(super) fn call(operator: &'static Checked, frame: &Frame) -> Option<Result<(
             .ok()?;
     }
     (arguments.next().is_none() && results.next().is_none()).then_some(())?;
-    Some(guarded(operator, || (instance.call)(&mut rows)))
+    Some(guarded(operator, || (instance.call)(rows.walk())))
 }
 
 /// A number times extents, if none is negative and it fits.
