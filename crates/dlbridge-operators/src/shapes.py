@@ -1,4 +1,7 @@
-"""Shapes, dtypes and gradients by the declaration of an operator, which is `about`."""
+"""Shapes, dtypes and gradients by the declaration of an operator, which is `about`.
+
+Sizes may be symbolic, so this has the rule of `signature.rs` again; a test compares both.
+"""
 
 
 def extents(about, shapes):

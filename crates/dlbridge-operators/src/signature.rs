@@ -163,7 +163,7 @@ fn axes(list: &str, known: &mut Vec<Axis>) -> Option<Vec<usize>> {
     if list.is_empty() { Some(Vec::new()) } else { list.split(',').map(parse).collect() }
 }
 
-/// Broadcasts `shape` into `into`, as NumPy does.
+/// Broadcasts `shape` into `into`, as NumPy does. For sizes that may be symbolic, `shapes.py` has the same rule.
 fn broadcast(into: &mut Dims, shape: &[i64]) -> Result<(), ()> {
     if let Some(missing @ 1..) = shape.len().checked_sub(into.len()) {
         let mut longer = Dims::zeros(shape.len());

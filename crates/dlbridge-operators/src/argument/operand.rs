@@ -191,8 +191,8 @@ impl<'a> Operand<'a> {
         Ok(unsafe { Self::new(tensor.data_ptr(), tensor.dtype(), shape, Some(strides)) })
     }
 
-    /// Gives the tensor, which has `core` axes of its own, the leading axes of a call: those that it lacks, or has once,
-    /// are repeated.
+    /// Gives the tensor, which has `core` axes of its own, the leading axes of a call, which `signature` has resolved: those
+    /// that it lacks, or has once, are repeated.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@
 import shutil
 import warnings
 
+import numpy as np
 import torch
 
 compiler = shutil.which("c++") or shutil.which("g++")
@@ -199,6 +200,26 @@ if compiler:
     torch.testing.assert_close(compiled(p, q), eager)
 else:
     print("skipped: no compiler for C++")
+
+# The shape rule of Python (`shapes.py`), which compilers need, is that of Rust (`signature.rs`).
+random = np.random.default_rng(0)
+
+
+def shape(operator, make, shapes):
+    try:
+        return tuple(operator(*map(make, shapes)).shape)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+found = []
+for operator in [my.distances, my.affine, my.plus] * 500:
+    shapes = [random.integers(0, 3, random.integers(0, 5)).tolist() for _ in operator._names]
+    dtype = "float64" if operator is my.plus else "float32"
+    meta = lambda shape: torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+    found.append(shape(operator, lambda shape: np.empty(shape, dtype), shapes))
+    assert found[-1] == shape(operator, meta, shapes), (operator, shapes)
+assert 50 < sum(one is not None for one in found) < 1400
 
 exported = torch.export.export(
     type("Model", (torch.nn.Module,), {"forward": lambda self, a, b: step(a, b)})(),
