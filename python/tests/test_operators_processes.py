@@ -94,6 +94,42 @@ def test_a_module_that_is_imported_again_has_its_operators():
     """)
 
 
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_two_extensions_have_operators_of_their_own(framework, tmp_path):
+    pytest.importorskip(framework)
+    run(f"""
+        import shutil
+        signal.alarm(300)
+        copy = shutil.copy(operators.library(), {str(tmp_path / "other.so")!r})
+        import {framework}
+        if "{framework}" == "torch":
+            ones = lambda: torch.ones(3, requires_grad=True)
+            compiled = torch.compile(backend="aot_eager", fullgraph=True)
+            gradient = lambda call: torch.autograd.grad(call(x := ones()), x)[0]
+        else:
+            ones, compiled = lambda: jax.numpy.ones(3), jax.jit
+            gradient = lambda call: jax.grad(call)(ones())
+
+        def check(my, compiled=lambda call: call):
+            operator = getattr(my.weighted, "{framework}")
+            call = compiled(lambda x: operator(x, x).sum())
+            assert call(ones()) == my.same(ones()).sum() == 3
+            assert gradient(call).tolist() == [2, 2, 2]
+
+        first = operators.load()
+        check(first)
+        second = operators.load("other_operators", copy)
+        check(second, compiled)
+        check(first, compiled)
+        assert type(first.same) is not type(second.same)
+        for module in (first, second):
+            del sys.modules[module.__name__]
+            again = operators.load(module.__name__, module.__file__)
+            assert again.same is module.same
+            check(again)
+    """)
+
+
 def test_an_operator_is_first_asked_for_by_many_threads_or_a_compiler():
     pytest.importorskip("torch")
     pytest.importorskip("jax")

@@ -118,8 +118,18 @@ pub(crate) struct Checked {
     pub(crate) arguments: usize,
     /// The modules whose operator PyTorch has, and whether its autograd needs no Python for tensors without gradients.
     pub(crate) in_torch: Mutex<Vec<(String, bool)>>,
-    /// The names in PyTorch of the operator, and of that which Python differentiates.
-    pub(crate) names: OnceLock<[CString; 2]>,
+    /// Set where the operator has a kernel for PyTorch's autograd.
+    pub(crate) recording: OnceLock<Recording>,
+}
+
+/// How PyTorch's autograd calls an operator.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// The operator's name in PyTorch.
+    pub(crate) name: CString,
+    /// Makes the function of Python that records a call, when one is recorded first.
+    pub(crate) make: Py<PyAny>,
+    pub(crate) function: OnceLock<Py<PyAny>>,
 }
 
 /// The operator, checked.
@@ -194,6 +204,6 @@ fn check<O: Operator>() -> Result<Checked, Failure> {
         instances: O::INSTANCES,
         parameters,
         in_torch: Mutex::default(),
-        names: OnceLock::new(),
+        recording: OnceLock::new(),
     })
 }

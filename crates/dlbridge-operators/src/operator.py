@@ -49,7 +49,7 @@ class Operator:
     def __init__(self, about, ways, module):
         self._about, self._module, self._made = about, module, {}
         self._eager, self._register, self._keep, self._targets = ways[:4]
-        self._make_ufunc, self._maker = ways[4:]
+        self._make_ufunc, self._half = ways[4:]
         self._names = [name for name, _ in about["parameters"]]
         self._count, self._arity = len(about["inputs"]), len(self._names)
         self.__name__ = self.__qualname__ = about["name"]
@@ -70,13 +70,14 @@ class Operator:
     @Once
     def torch(self):
         """The operator of PyTorch, `torch.ops.NAMESPACE.NAME`."""
-        make = self._maker("torch")
-        return make(self._about, self._register, self._keep, self._module)
+        rules = lambda: self._half("torch_rules")
+        make = self._half("torch").make_torch
+        return make(self._about, self._register, self._keep, self._module, rules)
 
     @Once
     def jax(self):
         """The function of JAX, for `jit`, `vmap` and `grad`."""
-        return self._maker("jax")(self._about, self._targets, self._module)
+        return self._half("jax").make_jax(self._about, self._targets, self._module)
 
     @Once
     def ufunc(self):

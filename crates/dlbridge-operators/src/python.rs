@@ -2,7 +2,6 @@
 
 use dlbridge_pyo3::error_of;
 use std::any::TypeId;
-use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 
 use dlbridge::{DType, Tensor};
@@ -97,12 +96,13 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
         let library: PathBuf = arguments.get_item(0)?.extract()?;
         let too_old = |error: Failure| error_of::<PyImportError>(error.to_string());
         torch::load(operator, &library).map_err(too_old)?;
-        let known: Option<torch::Known<'_>> = arguments.get_item(1)?.extract()?;
+        torch::load_autograd(&arguments.get_item(1)?)?;
         let cuda: Option<PathBuf> = arguments.get_item(2)?.extract()?;
         if let Some(library) = cuda {
             torch::load_cuda(&library).map_err(too_old)?;
         }
-        torch::register::<O>(&space, known.as_ref()).map_err(raised)
+        let recorded = arguments.get_item(3)?.unbind();
+        torch::register::<O>(&space, recorded).map_err(raised)
     })?;
     let targets = (xla::capsule::<O, false>(py)?, xla::capsule::<O, true>(py)?);
     let ufunc = |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
@@ -113,12 +113,12 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
         torch::keep(arguments.get_item(0)?.extract()?);
         PyResult::Ok(())
     })?;
-    let framework = PyCFunction::new_closure(py, None, None, |arguments, _| {
+    let of_half = PyCFunction::new_closure(py, None, None, |arguments, _| {
         let name: String = arguments.get_item(0)?.extract()?;
-        framework(arguments.py(), &name)?.getattr(format!("make_{name}")).map(Bound::unbind)
+        half(arguments.py(), &name).map(|module| module.clone().unbind())
     })?;
-    let ways = (eager, register, keep, targets, ufunc, framework);
-    let function = class(py)?.getattr("make")?.call1((about, ways, target))?;
+    let ways = (eager, register, keep, targets, ufunc, of_half);
+    let function = half(py, "operator")?.getattr("make")?.call1((about, ways, target))?;
     target.add(O::NAME, function)?;
     // That of the gradients as well, so that it is there when they are asked for.
     O::BACKWARD.map_or(Ok(()), |other| (other.add)(target))
@@ -128,39 +128,28 @@ fn raised(error: Failure) -> PyErr {
     error_of::<PyValueError>(error.to_string())
 }
 
-/// The module with the Python class of operators.
-fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static CLASS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    module(py, &CLASS, include_str!("operator.py"), c"dlbridge_operators.py")
-}
-
-/// The half for a framework of an operator in Python. It is compiled when it is needed: that takes milliseconds.
-fn framework<'py>(py: Python<'py>, name: &str) -> PyResult<&'py Bound<'py, PyModule>> {
-    static TORCH: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    static JAX: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    if name == "torch" {
-        let code = concat!(include_str!("shapes.py"), include_str!("in_torch.py"));
-        module(py, &TORCH, code, c"dlbridge_operators_torch.py")
-    } else {
-        let code = concat!(include_str!("shapes.py"), include_str!("in_jax.py"));
-        module(py, &JAX, code, c"dlbridge_operators_jax.py")
-    }
-}
-
-fn module<'py>(
-    py: Python<'py>,
-    kept: &'static PyOnceLock<Py<PyModule>>,
-    code: &str,
-    file: &CStr,
-) -> PyResult<&'py Bound<'py, PyModule>> {
-    if kept.get(py).is_none() {
-        let code =
-            CString::new(code).map_err(|error| error_of::<PyRuntimeError>(error.to_string()))?;
-        let made = PyModule::from_code(py, &code, file, c"dlbridge_operators")?;
+/// A part of the Python half of an operator: the class, or that for a framework. It is compiled when it is needed, which
+/// takes milliseconds. It is in no `sys.modules`: another extension, of another version of this crate, has its own.
+fn half<'py>(py: Python<'py>, name: &str) -> PyResult<&'py Bound<'py, PyModule>> {
+    static MODULES: [PyOnceLock<Py<PyModule>>; 4] = [const { PyOnceLock::new() }; 4];
+    const SHAPES: &str = include_str!("shapes.py");
+    let (at, parts) = match name {
+        "operator" => (0, [include_str!("operator.py"), ""]),
+        "torch" => (1, [include_str!("in_torch.py"), ""]),
+        "torch_rules" => (2, [SHAPES, include_str!("torch_rules.py")]),
+        _ => (3, [SHAPES, include_str!("in_jax.py")]),
+    };
+    if MODULES[at].get(py).is_none() {
+        let made = PyModule::new(py, "dlbridge_operators")?;
+        let builtins = py.import("builtins")?;
+        let file = format!("dlbridge_operators_{name}.py");
+        let code = builtins.getattr("compile")?.call1((parts.concat(), file, "exec"))?;
+        builtins.getattr("exec")?.call1((code, made.dict()))?;
         // Another thread may have been quicker.
-        let _ = kept.set(py, made.unbind());
+        let _ = MODULES[at].set(py, made.unbind());
     }
-    kept.get(py).map(|kept| kept.bind(py)).ok_or_else(|| error_of::<PyRuntimeError>("no module"))
+    let made = MODULES[at].get(py).map(|made| made.bind(py));
+    made.ok_or_else(|| error_of::<PyRuntimeError>("no module"))
 }
 
 /// The names of the arguments that a caller may leave out.

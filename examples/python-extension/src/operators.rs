@@ -142,3 +142,10 @@ fn misused_operators(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_operator(huge)?;
     module.add_operator(calling)
 }
+
+/// Some of them in a module of another name, for a second extension in one process: a copy of the library.
+#[pymodule(gil_used = false)]
+fn other_operators(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_operator(same)?;
+    module.add_operator(weighted)
+}

@@ -1,5 +1,5 @@
-//! PyTorch's autograd without Python, which its stable shim lacks: a call whose tensors need no gradient goes on to
-//! the kernels below autograd, any other one to the operator that Python differentiates.
+//! PyTorch's autograd, which its stable shim lacks: each call goes on to the kernels below autograd. If a tensor needs a
+//! gradient, a function of Python then records the call.
 //! Invariant: the C++ functions are called only after they gave the right answers for known tensors and keys.
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -7,14 +7,17 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::OnceLock;
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PySequenceMethods, PyTuple};
 
 use super::exception::{Keeping, Thrower};
-use super::shim::{Code, Handle, Owned, Shim, handle, raise};
+use super::shim::{Code, Handle, Owned, Shim, handle, raise, text};
 use crate::Failure;
 use crate::argument::Parameter;
-use crate::definition::{Checked, Operator, checked};
+use crate::definition::{Checked, Operator, Recording, checked};
 use crate::kind::Kind;
+use crate::raw::attach::attach;
 
 /// Room for C++'s object, which has 16 bytes.
 #[repr(align(16))]
@@ -33,6 +36,7 @@ type RequiresGrad = unsafe extern "C-unwind" fn(*const c_void) -> bool;
 type Exclude = unsafe extern "C-unwind" fn(*mut Room, u64);
 type Include = unsafe extern "C-unwind" fn(*mut Room);
 type FromPython = unsafe extern "C-unwind" fn(*mut c_void, *mut Handle) -> Code;
+type ToPython = unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut *mut c_void) -> Code;
 
 /// The functions of the PyTorch that is loaded.
 struct Autograd {
@@ -48,6 +52,9 @@ struct Autograd {
     include: Include,
     /// `bool torch::autograd::ForwardADLevel::has_any_level()`: whether tensors may have tangents.
     has_forward_level: Option<unsafe extern "C-unwind" fn() -> bool>,
+    /// `torch_tensor_from_pyobject` and `torch_tensor_to_pyobject`, which return new references.
+    from_python: FromPython,
+    to_python: ToPython,
     /// The bits of autograd's dispatch keys.
     keys: u64,
     thrower: Option<Thrower>,
@@ -57,32 +64,34 @@ static AUTOGRAD: OnceLock<Option<Autograd>> = OnceLock::new();
 
 /// What is compared: a tensor that requires no grad, one that does, autograd's keys, and the function that returns
 /// the keys that are excluded on this thread; and PyTorch's library for Python.
-pub(crate) type Known<'py> =
-    (Bound<'py, PyAny>, Bound<'py, PyAny>, u64, Bound<'py, PyAny>, Option<PathBuf>);
+type Known<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64, Bound<'py, PyAny>, Option<PathBuf>);
+
+/// Finds the functions in this PyTorch, once, by what a function of Python knows.
+pub(super) fn load(shim: &'static Shim, known: &Bound<'_, PyAny>) -> PyResult<()> {
+    if AUTOGRAD.get().is_some() {
+        return Ok(());
+    }
+    if let Some(known) = known.call0()?.extract::<Option<Known<'_>>>()? {
+        // Not in `get_or_init`: this runs Python code, which may let other threads run. One may have been quicker.
+        let _ = AUTOGRAD.set(Autograd::find(shim, &known).ok().flatten());
+    }
+    Ok(())
+}
 
 /// Registers the kernel, if this PyTorch has the functions, and the operator's namespace is its first one.
 pub(super) fn register<O: Operator>(
     operator: &Checked,
     shim: &'static Shim,
-    known: Option<&Known<'_>>,
     namespace: &str,
+    make: Py<PyAny>,
 ) -> Result<bool, Failure> {
     // Python counts the versions of tensors that change.
     let changes = operator.parameters.iter().any(|one| one.kind.is_in_place());
-    let Some(known) = known.filter(|_| !changes) else {
-        return Ok(false);
-    };
-    if AUTOGRAD.get().is_none() {
-        // Not in `get_or_init`: this runs Python code, which may let other threads run. One may have been quicker.
-        let _ = AUTOGRAD.set(Autograd::find(shim, known).ok().flatten());
-    }
-    if !matches!(AUTOGRAD.get(), Some(Some(_))) {
+    if changes || !matches!(AUTOGRAD.get(), Some(Some(_))) {
         return Ok(false);
     }
-    let text = |text: String| CString::new(text).map_err(|error| Failure::new(error.to_string()));
-    let own = text(format!("{namespace}::{}", operator.name))?;
-    let differentiable = text(format!("{namespace}::_{}_autograd", operator.name))?;
-    if operator.names.set([own, differentiable]).is_err() {
+    let name = text(&format!("{namespace}::{}", operator.name))?;
+    if operator.recording.set(Recording { name, make, function: OnceLock::new() }).is_err() {
         return Ok(false);
     }
     shim.add_kernel(namespace, operator.name, c"Autograd", kernel::<O>)?;
@@ -99,75 +108,83 @@ impl Drop for Below<'_> {
     }
 }
 
+/// Why a call failed: an exception, or that of PyTorch's C functions.
+type Thrown = Option<Py<PyBaseException>>;
+
 /// The kernel of autograd's keys.
-unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, _: u64) {
+unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, outputs: u64) {
     let (Some(Some(autograd)), Ok(operator)) = (AUTOGRAD.get(), checked::<O>()) else { return };
-    let Some([own, differentiable]) = operator.names.get() else { return };
-    // SAFETY: PyTorch's stack has all arguments (F5).
-    let words = unsafe { std::slice::from_raw_parts(stack, inputs as usize) };
+    let Some(recording) = operator.recording.get() else { return };
+    // SAFETY: PyTorch's stack has room for all arguments and results (F5).
+    let stack = unsafe { std::slice::from_raw_parts_mut(stack, inputs.max(outputs) as usize) };
     let requires_grad = |(parameter, &word): (&Parameter, &u64)| {
-        let place = ptr::with_exposed_provenance::<u64>(word as usize);
-        let tensor = match parameter.kind {
-            // SAFETY: null, or a word of PyTorch's (F5).
-            Kind::Optional(_) => unsafe { place.as_ref() }.map(|word| handle(*word)),
-            kind => kind.is_tensor().then(|| handle(word)),
-        };
         // SAFETY: a live tensor (F5).
-        tensor.is_some_and(|tensor| unsafe { autograd.requires_grad_of(tensor) })
+        tensor(parameter, word).is_some_and(|tensor| unsafe { autograd.requires_grad_of(tensor) })
     };
     // SAFETY: may be called at any time (F5).
     let is_enabled = unsafe { (autograd.aoti_torch_grad_mode_is_enabled)() };
     // Forward mode needs Python as well: it raises for tensors with tangents.
     // SAFETY: may be called at any time (F5).
     let is_forward = autograd.has_forward_level.is_none_or(|has_level| unsafe { has_level() });
-    let mut arguments = operator.parameters.iter().zip(words);
+    let mut arguments = operator.parameters.iter().zip(&*stack);
     let keeping = Keeping::new();
-    let code = if is_forward || is_enabled && arguments.any(requires_grad) {
-        autograd.call(differentiable, stack)
+    let result = if is_forward || is_enabled && arguments.any(requires_grad) {
+        autograd.record(operator, recording, stack)
     } else {
-        let mut room = Room::new();
-        let _below = autograd.below(&mut room);
-        autograd.call(own, stack)
+        autograd.call(&recording.name, stack)
     };
-    let thrower = autograd.thrower.as_ref().filter(|_| code != 0);
-    let thrown = thrower.and_then(|thrower| Some((thrower, keeping.taken()?)));
+    let Err(thrown) = result else { return };
+    let thrown = thrown.or_else(|| keeping.taken());
     drop(keeping);
-    if code != 0 {
-        if let Some((thrower, error)) = thrown {
-            thrower.throw(error);
+    let left = match (thrown, &autograd.thrower) {
+        (Some(error), Some(thrower)) => thrower.throw(error),
+        (thrown, _) => thrown,
+    };
+    let mut message = match left {
+        Some(error) => attach(|py| error.into_bound(py).to_string()),
+        None => {
+            // SAFETY: may be called at any time (F5).
+            let what = unsafe { (autograd.what)() };
+            // SAFETY: a text that lives until the next exception on this thread (F5).
+            unsafe { CStr::from_ptr(what) }.to_string_lossy().into_owned()
         }
-        // SAFETY: may be called at any time (F5).
-        let message = unsafe { (autograd.what)() };
-        // SAFETY: a text that lives until the next exception on this thread (F5).
-        let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
-        // Without the stack of an exception of Python.
-        let message = message.split("\n\nAt:\n").next().unwrap_or_default();
-        let mut message = CString::new(message).unwrap_or_default();
-        if message.is_empty() {
-            let words = "Python code that PyTorch called failed, such as the shape rule; call it in torch.inference_mode() for its words";
-            message =
-                CString::new(format!("{}: {words}", own.to_string_lossy())).unwrap_or_default();
-        }
-        raise(autograd.shim, &message);
+    };
+    // Without the stack of an exception of Python.
+    message.truncate(message.find("\n\nAt:\n").unwrap_or(message.len()));
+    let mut message = CString::new(message).unwrap_or_default();
+    if message.is_empty() {
+        let words = "Python code that PyTorch called failed, such as the shape rule; call it in torch.inference_mode() for its words";
+        let name = recording.name.to_string_lossy();
+        message = CString::new(format!("{name}: {words}")).unwrap_or_default();
+    }
+    raise(autograd.shim, &message);
+}
+
+/// The tensor in a word of the stack, if there is one.
+fn tensor(parameter: &Parameter, word: u64) -> Option<Handle> {
+    let place = ptr::with_exposed_provenance::<u64>(word as usize);
+    match parameter.kind {
+        // SAFETY: null, or a word of PyTorch's (F5).
+        Kind::Optional(_) => unsafe { place.as_ref() }.map(|word| handle(*word)),
+        kind => kind.is_tensor().then(|| handle(word)),
     }
 }
 
 impl Autograd {
     fn find(shim: &'static Shim, known: &Known<'_>) -> PyResult<Option<Self>> {
         let (plain, differentiable, keys, excluded, library) = known;
-        let Some((mut found, from_python)) = Self::load(shim, *keys) else { return Ok(None) };
+        let Some(mut found) = Self::load(shim, *keys) else { return Ok(None) };
         for (sample, expected) in [(plain, false), (differentiable, true)] {
-            let mut tensor = ptr::null_mut();
-            // SAFETY: attached (F1); a live object, and a place to write to (F2, F5).
-            if unsafe { from_python(sample.as_ptr().cast(), &mut tensor) } != 0 {
-                return Ok(None);
-            }
-            let tensor = Owned(shim, tensor);
+            let Some(tensor) = found.of_python(sample) else { return Ok(None) };
             // SAFETY: a live tensor (F5).
             let place = unsafe { tensor.1.cast::<usize>().read() };
             // SAFETY: the same, if it is at the address that Python says.
             let answer = || unsafe { found.requires_grad_of(tensor.1) };
-            if place != sample.getattr("_cdata")?.extract::<usize>()? || answer() != expected {
+            let same = found.in_python(sample.py(), tensor.1);
+            if place != sample.getattr("_cdata")?.extract::<usize>()?
+                || answer() != expected
+                || !same.is_some_and(|same| same.is(sample))
+            {
                 return Ok(None);
             }
         }
@@ -182,7 +199,7 @@ impl Autograd {
         Ok(is_right.then_some(found))
     }
 
-    fn load(shim: &'static Shim, keys: u64) -> Option<(Self, FromPython)> {
+    fn load(shim: &'static Shim, keys: u64) -> Option<Self> {
         macro_rules! find {
             ($name:literal) => {{
                 let name = concat!($name, "\0").as_bytes();
@@ -191,7 +208,7 @@ impl Autograd {
                 *unsafe { shim.library.get(name) }.ok()?
             }};
         }
-        let found = Self {
+        Some(Self {
             shim,
             torch_call_dispatcher: find!("torch_call_dispatcher"),
             what: find!("torch_exception_get_what_without_backtrace"),
@@ -205,10 +222,28 @@ impl Autograd {
             }
             .ok()
             .map(|found| *found),
+            from_python: find!("torch_tensor_from_pyobject"),
+            to_python: find!("torch_tensor_to_pyobject"),
             keys,
             thrower: None,
-        };
-        Some((found, find!("torch_tensor_from_pyobject")))
+        })
+    }
+
+    /// The tensor of an object of Python.
+    fn of_python(&self, object: &Bound<'_, PyAny>) -> Option<Owned<'static>> {
+        let mut tensor = ptr::null_mut();
+        // SAFETY: attached (F1); a live object, and a place to write to (F2, F5).
+        let code = unsafe { (self.from_python)(object.as_ptr().cast(), &mut tensor) };
+        (code == 0).then_some(Owned(self.shim, tensor))
+    }
+
+    /// The object of a live tensor in Python.
+    fn in_python<'py>(&self, py: Python<'py>, tensor: Handle) -> Option<Bound<'py, PyAny>> {
+        let mut object = ptr::null_mut();
+        // SAFETY: attached (F1); a live tensor, the usual class, and a place to write to (F2, F5).
+        let code = unsafe { (self.to_python)(tensor, ptr::null_mut(), &mut object) };
+        // SAFETY: a new reference, or null (F3).
+        unsafe { Bound::from_owned_ptr_or_opt(py, object.cast()) }.filter(|_| code == 0)
     }
 
     /// # Safety
@@ -228,11 +263,89 @@ impl Autograd {
         Below(self, room)
     }
 
-    /// Calls an operator of a name; its results take the place of the arguments.
-    fn call(&self, name: &CStr, stack: *mut u64) -> Code {
+    /// Calls an operator of a name below autograd; its results take the place of the arguments.
+    fn call(&self, name: &CStr, stack: &mut [u64]) -> Result<(), Thrown> {
+        let mut room = Room::new();
+        let _below = self.below(&mut room);
+        let (name, overload, version) = (name.as_ptr(), c"".as_ptr(), self.shim.version());
         // SAFETY: live texts (F2); the stack of a call with the same arguments and results (F5).
-        unsafe {
-            (self.torch_call_dispatcher)(name.as_ptr(), c"".as_ptr(), stack, self.shim.version())
-        }
+        let code =
+            unsafe { (self.torch_call_dispatcher)(name, overload, stack.as_mut_ptr(), version) };
+        if code == 0 { Ok(()) } else { Err(None) }
+    }
+
+    /// Calls the operator, then Python's function with the results and the arguments, whose results take their place.
+    fn record(
+        &self,
+        operator: &Checked,
+        recording: &Recording,
+        stack: &mut [u64],
+    ) -> Result<(), Thrown> {
+        // Without the lock of Python while the operator runs.
+        let arguments = attach(|py| self.arguments(py, operator, stack).map(Bound::unbind));
+        let arguments = arguments.inspect_err(|_| {
+            operator.parameters.iter().zip(&*stack).for_each(|(one, &word)| match one.kind {
+                Kind::Optional(_) => drop(self.shim.optional(word)),
+                kind if kind.is_tensor() => drop(Owned(self.shim, handle(word))),
+                _ => {}
+            });
+        })?;
+        let called = self.call(&recording.name, stack);
+        attach(|py| {
+            let arguments = arguments.into_bound(py);
+            called?;
+            let results = &mut stack[..operator.signature.outputs.len()];
+            let tensors = results.iter().map(|&word| Owned(self.shim, handle(word)));
+            let tensors: Vec<_> = tensors.collect();
+            let objects = tensors.iter().map(|tensor| self.in_python(py, tensor.1));
+            let objects = objects.collect::<Option<Vec<_>>>().ok_or(None)?;
+            let thrown = |error: PyErr| Some(error.into_value(py));
+            let function = match recording.function.get() {
+                Some(function) => function,
+                None => {
+                    let made = recording.make.call0(py).map_err(thrown)?;
+                    recording.function.get_or_init(|| made)
+                }
+            };
+            let function = function.bind(py);
+            let recorded = PyTuple::new(py, objects)
+                .and_then(|objects| PyTuple::new(py, [objects]))
+                .and_then(|first| first.as_sequence().concat(arguments.as_sequence()))
+                .and_then(|all| function.call1(all.to_tuple()?))
+                .map_err(thrown)?;
+            let recorded = match recorded.cast_into::<PyTuple>() {
+                Ok(several) => several,
+                Err(error) => PyTuple::new(py, [error.into_inner()]).map_err(thrown)?,
+            };
+            let recorded = recorded.iter().map(|one| self.of_python(&one));
+            let recorded = recorded.collect::<Option<Vec<_>>>().ok_or(None)?;
+            for (place, tensor) in results.iter_mut().zip(recorded) {
+                *place = tensor.1.expose_provenance() as u64;
+                // Now PyTorch's.
+                std::mem::forget(tensor);
+            }
+            Ok(())
+        })
+    }
+
+    /// The arguments on the stack, for Python.
+    fn arguments<'py>(
+        &self,
+        py: Python<'py>,
+        operator: &Checked,
+        stack: &[u64],
+    ) -> Result<Bound<'py, PyTuple>, Thrown> {
+        let argument = |(parameter, &word): (&Parameter, &u64)| match parameter.kind {
+            Kind::Float => Some(PyFloat::new(py, f64::from_bits(word)).into_any()),
+            Kind::Int => Some(PyInt::new(py, word as i64).into_any()),
+            Kind::Bool => Some(PyBool::new(py, word & 1 != 0).to_owned().into_any()),
+            _ => match tensor(parameter, word) {
+                Some(tensor) => self.in_python(py, tensor),
+                None => Some(py.None().into_bound(py)),
+            },
+        };
+        let arguments = operator.parameters[..operator.arguments].iter().zip(stack).map(argument);
+        let arguments = arguments.collect::<Option<Vec<_>>>().ok_or(None)?;
+        PyTuple::new(py, arguments).map_err(|error| Some(error.into_value(py)))
     }
 }

@@ -88,19 +88,18 @@ impl Thrower {
         unsafe { (self.unpack)(self.minus_one.as_ptr()) }
     }
 
-    /// Throws an exception, which passes through the frames of a kernel: "C-unwind". Returns where it cannot.
-    pub(super) fn throw(&self, error: Py<PyBaseException>) {
+    /// Throws an exception, which passes through the frames of a kernel: "C-unwind". Returns it where it cannot.
+    pub(super) fn throw(&self, error: Py<PyBaseException>) -> Option<Py<PyBaseException>> {
         // SAFETY: may be called at any time (F1).
         if unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null() {
             // The exception would end with the state that is made for the call.
-            attach(|_| drop(error));
-            return;
+            return Some(error);
         }
         let _attached = Attached::new();
         // SAFETY: attached above, until the end of this function (F1).
         let py = unsafe { Python::assume_attached() };
         PyErr::from_value(error.into_bound(py).into_any()).restore(py);
         self.unpacked(py);
-        drop(PyErr::take(py));
+        PyErr::take(py).map(|error| error.into_value(py))
     }
 }

@@ -99,7 +99,7 @@ impl Shim {
     }
 
     /// The tensor of an optional argument: null, or the address of a word that is deleted.
-    fn optional(&self, word: u64) -> Option<Owned<'_>> {
+    pub(super) fn optional(&self, word: u64) -> Option<Owned<'_>> {
         let place: *mut u64 = ptr::with_exposed_provenance_mut(word as usize);
         // SAFETY: null, or a word of PyTorch's (F5).
         let tensor = unsafe { place.as_ref() }.map(|word| Owned(self, handle(*word)));

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::ptr;
 use std::sync::PoisonError;
 
-pub(crate) use autograd::Known;
 pub(crate) use exception::keep;
+use pyo3::prelude::*;
 pub(crate) use shim::load;
 
 use self::shim::{rejected, text};
@@ -25,17 +25,19 @@ pub(crate) fn load_cuda(library: &Path) -> Result<(), Failure> {
     cuda::load(library)
 }
 
+/// Finds the functions of PyTorch's autograd, with the answers that `known` returns, before an operator is registered.
+pub(crate) fn load_autograd(known: &Bound<'_, PyAny>) -> PyResult<()> {
+    shim::loaded().map_or(Ok(()), |shim| autograd::load(shim, known))
+}
+
 /// Registers the operator of a module with the PyTorch that was [loaded](load), once. The last part of the module's
-/// name is the namespace. Returns whether its autograd needs no Python
-/// for tensors without gradients: see [`autograd`].
+/// name is the namespace. Returns whether it has a kernel for
+/// autograd, which calls what `recorded` makes for tensors that need a gradient: see [`autograd`].
 ///
 /// # Errors
 ///
 /// If PyTorch has an operator of this name.
-pub(crate) fn register<O: Operator>(
-    module: &str,
-    known: Option<&Known<'_>>,
-) -> Result<bool, Failure> {
+pub(crate) fn register<O: Operator>(module: &str, recorded: Py<PyAny>) -> Result<bool, Failure> {
     let operator = checked::<O>()?;
     let in_torch = || operator.in_torch.lock().unwrap_or_else(PoisonError::into_inner);
     // The first call may have been interrupted behind this function.
@@ -59,7 +61,7 @@ pub(crate) fn register<O: Operator>(
     }
     shim.add_kernel(namespace, operator.name, c"CPU", kernel::kernel::<O, false>)?;
     shim.add_kernel(namespace, operator.name, c"CUDA", kernel::kernel::<O, true>)?;
-    let has_autograd = autograd::register::<O>(operator, shim, known, namespace)?;
+    let has_autograd = autograd::register::<O>(operator, shim, namespace, recorded)?;
     in_torch().push((module.to_owned(), has_autograd));
     Ok(has_autograd)
 }
