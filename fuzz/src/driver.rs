@@ -73,7 +73,7 @@ fn replay(target: Target, files: &[PathBuf]) -> ExitCode {
 }
 
 fn make(target: Target, seconds: u64, seed: u64) -> ExitCode {
-    let corpus = inputs(&list("corpus", target)).unwrap_or_default();
+    let corpus = inputs(&corpus(target)).unwrap_or_default();
     let (mut numbers, mut made) = (Numbers(seed), 0_u64);
     let (started, mut told) = (Instant::now(), Instant::now());
     while started.elapsed() < Duration::from_secs(seconds) {
@@ -97,7 +97,7 @@ fn make(target: Target, seconds: u64, seed: u64) -> ExitCode {
 ///
 /// If the corpus cannot be read.
 pub fn seeded(target: Target, seed: u64) -> io::Result<impl Iterator<Item = Vec<u8>>> {
-    let (corpus, mut numbers) = (inputs(&list("corpus", target))?, Numbers(seed));
+    let (corpus, mut numbers) = (inputs(&corpus(target))?, Numbers(seed));
     Ok(std::iter::repeat_with(move || numbers.input(&corpus)))
 }
 
@@ -116,10 +116,10 @@ fn keep(target: Target, data: &[u8]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A target's file in `corpus` or `regressions`.
+/// A target's file in `corpus`.
 #[must_use]
-pub fn list(kind: &str, target: Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target.name).with_extension("txt")
+pub fn corpus(target: Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name).with_extension("txt")
 }
 
 /// The inputs of such a file: one in each line, in hexadecimal digits, with an optional comment after `#`.

@@ -1,31 +1,23 @@
-//! Replays every stored input: the corpus, and the inputs that once found a defect; then inputs of a fixed seed. `cargo
-//! xtask fuzz` finds new ones.
+//! Replays every input of the corpus, those that once found a defect among them; then inputs of a fixed seed. `cargo xtask
+//! fuzz` finds new ones.
 
 use std::panic::catch_unwind;
 
-use dlbridge_fuzz::driver::{inputs, list, seeded};
+use dlbridge_fuzz::driver::{corpus, inputs, seeded};
 use dlbridge_fuzz::{TARGETS, Target, target};
 
-/// Runs the inputs of a kind, and returns their number.
-fn replay(kind: &str, target: Target) -> usize {
-    let file = list(kind, target);
-    // Only some targets have regressions.
-    let inputs = if file.exists() { inputs(&file).unwrap() } else { Vec::new() };
-    // Each input is slow under Miri.
+/// Replays the corpus of a target.
+fn replay(name: &str) {
+    let target = target(name).unwrap();
+    let file = corpus(target);
+    let inputs = inputs(&file).unwrap();
+    assert!(inputs.len() > 10, "{name} has {} inputs", inputs.len());
+    // Each input is slow under Miri. The first ones found a defect.
     let step = if cfg!(miri) { 16 } else { 1 };
     for (index, data) in inputs.iter().enumerate().step_by(step) {
         let replayed = catch_unwind(|| (target.run)(data));
         assert!(replayed.is_ok(), "{}:{}", file.display(), index + 1);
     }
-    inputs.len()
-}
-
-/// Replays the corpus of a target, which must exist, and its regressions.
-fn replay_all(name: &str) {
-    let target = target(name).unwrap();
-    let kept = replay("corpus", target);
-    assert!(kept > 10, "{name} has {kept} inputs");
-    replay("regressions", target);
 }
 
 /// The number of inputs for each target that has no files to make.
@@ -44,49 +36,49 @@ fn inputs_of_a_fixed_seed() {
 
 #[test]
 fn gate() {
-    replay_all("gate");
+    replay("gate");
 }
 
 #[test]
 fn layout() {
-    replay_all("layout");
+    replay("layout");
 }
 
 #[test]
 fn view() {
-    replay_all("view");
+    replay("view");
 }
 
 #[test]
 fn builder() {
-    replay_all("builder");
+    replay("builder");
 }
 
 #[test]
 fn adapters() {
-    replay_all("adapters");
+    replay("adapters");
 }
 
 #[test]
 fn borrowed() {
-    replay_all("borrowed");
+    replay("borrowed");
 }
 
 #[test]
 fn rights() {
-    replay_all("rights");
+    replay("rights");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri makes no memory files")]
 fn sealed() {
-    replay_all("sealed");
+    replay("sealed");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri makes no memory files")]
 fn channel() {
-    replay_all("channel");
+    replay("channel");
 }
 
 #[test]

@@ -113,17 +113,17 @@ impl Fuzzer {
             .args(["-len_control=0", "-timeout=20", "-verbosity=0", "-print_final_stats=1"])
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(new)
-            // Inputs that reach different code, and those that once found something.
-            .args([self.unpack("corpus", target)?, self.unpack("regressions", target)?])
+            .arg(self.unpack(target)?)
             .env("ASAN_OPTIONS", "detect_leaks=1")
             .run()
             .with_context(|| format!("replay its input by `{program} FILE`"))?;
         if options.keep { self.keep(target) } else { Ok(()) }
     }
 
-    /// Replaces the corpus by the fewest inputs that reach all that it and the new ones reach.
+    /// Replaces the corpus by the fewest inputs that reach all that it and the new ones reach, behind
+    /// those that once found a defect: lines with a comment.
     fn keep(&self, target: &str) -> Result<()> {
-        let (corpus, new) = (self.unpack("corpus", target)?, inputs("new", target));
+        let (corpus, new) = (self.unpack(target)?, inputs("new", target));
         let merged = self.empty("merged", target)?;
         // Whether code is reached counts, not how often.
         let merge = self.command(target).args(["-set_cover_merge=1", "-use_counters=0"]);
@@ -132,14 +132,16 @@ impl Fuzzer {
         let lines = files.map(|file| Ok(line(&self.sh.read_binary_file(file)?)));
         let mut lines = lines.collect::<Result<Vec<_>>>()?;
         lines.sort_by_key(|line| (line.len(), line.clone()));
-        Ok(self.sh.write_file(list("corpus", target), lines.concat())?)
+        let text = self.sh.read_file(list(target))?;
+        let found = text.split_inclusive('\n').filter(|line| line.contains('#'));
+        let text = found.chain(lines.iter().map(String::as_str)).collect::<String>();
+        Ok(self.sh.write_file(list(target), text)?)
     }
 
-    /// Writes each input of a list to a file of its own, as libFuzzer needs them; returns the folder.
-    fn unpack(&self, kind: &str, target: &str) -> Result<PathBuf> {
-        let (folder, list) = (self.empty(kind, target)?, list(kind, target));
-        let text = if list.is_file() { self.sh.read_file(&list)? } else { String::new() };
-        for (index, line) in text.lines().enumerate() {
+    /// Writes each input of the corpus to a file of its own, as libFuzzer needs them; returns the folder.
+    fn unpack(&self, target: &str) -> Result<PathBuf> {
+        let (folder, list) = (self.empty("corpus", target)?, list(target));
+        for (index, line) in self.sh.read_file(&list)?.lines().enumerate() {
             let data = data(line).with_context(|| format!("{}:{}", list.display(), index + 1))?;
             self.sh.write_file(folder.join(index.to_string()), data)?;
         }
@@ -152,9 +154,9 @@ impl Fuzzer {
     }
 }
 
-/// A file of the repository with inputs, one in each line.
-fn list(kind: &str, target: &str) -> PathBuf {
-    root().join("fuzz").join(kind).join(target).with_extension("txt")
+/// A target's corpus in the repository: an input in each line.
+fn list(target: &str) -> PathBuf {
+    root().join("fuzz/corpus").join(target).with_extension("txt")
 }
 
 fn inputs(kind: &str, target: &str) -> PathBuf {
