@@ -33,9 +33,7 @@ pub mod conformance;
 mod foreign;
 mod late_driver;
 mod owner;
-mod releases;
 
 pub use foreign::Foreign;
 pub use late_driver::LateDriver;
-pub use owner::{CountingOwner, PanicOnBorrow, PanicOnDrop};
-pub use releases::Releases;
+pub use owner::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};

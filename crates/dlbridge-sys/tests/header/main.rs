@@ -6,18 +6,14 @@
 //! be compared the test says why and passes; `cargo xtask test` fails if `DLBRIDGE_REQUIRE` names `header`.
 #![cfg(not(miri))]
 
-mod find;
-mod program;
+mod installed;
 mod table;
-mod text;
 
 use std::fs;
 
 use dlbridge_sys::{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
-use find::{Installed, installed};
-use program::{Failure, evaluate};
+use installed::{Failure, Header, Installed, evaluate, installed};
 use table::{Codes, FLAGS, Row, codes, row, structs};
-use text::Header;
 
 const OURS: (u32, u32) = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 /// Older headers have other names for devices.

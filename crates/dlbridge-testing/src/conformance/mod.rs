@@ -4,12 +4,8 @@ mod borrowed;
 mod expected;
 mod owner;
 mod reader;
-mod repeated;
-mod taker;
 
-pub use borrowed::borrowed;
+pub use borrowed::{HUGE, borrowed, repeated};
 pub use expected::Expected;
 pub use owner::owner;
-pub use reader::{Refusal, reader};
-pub use repeated::{HUGE, repeated};
-pub use taker::taker;
+pub use reader::{Refusal, reader, taker};

@@ -1,4 +1,4 @@
-//! The suite for conversions from a borrowed [`Tensor`] to another type. Its tensors are all legal.
+//! The suites for conversions from a [`Tensor`], borrowed or taken by value, to another type. Their tensors are all legal.
 #![allow(unsafe_code, reason = "odd tensors come from foreign descriptors")]
 
 use std::fmt::Debug;
@@ -56,9 +56,38 @@ where
     })
 }
 
+/// Tests a conversion that takes a tensor by value with every layout that it may meet. `take` converts,
+/// and returns the elements in row-major order, or the converted value.
+///
+/// Each tensor must be read correctly or rejected; the rejected ones are returned. Another dtype, and
+/// memory that the host cannot read, must be rejected. Each deleter must be called once: when the
+/// converted value is dropped, or when the tensor is rejected.
+///
+/// ```
+/// use dlbridge_testing::conformance;
+///
+/// let refused = conformance::taker::<f64, _>(|tensor| {
+///     let kept = std::sync::Arc::new(tensor);
+///     Ok(kept.as_slice()?.to_vec())
+/// });
+/// assert!(refused.iter().any(|refusal| refusal.tensor == "contiguous, shared"));
+/// ```
+///
+/// # Panics
+///
+/// If the conversion does not conform, saying where.
+#[track_caller]
+pub fn taker<T, I>(mut take: impl FnMut(Tensor) -> Result<I, Error>) -> Vec<Refusal>
+where
+    T: Element + PartialEq + Debug,
+    I: IntoIterator<Item = T>,
+{
+    every(|_, _, tensor, _| take(tensor))
+}
+
 /// Tests a conversion, which gets the tensor and its name, and the access class of a legal one.
 #[track_caller]
-pub(super) fn every<T, I>(
+fn every<T, I>(
     mut convert: impl FnMut(&str, Option<Access>, Tensor, &Releases) -> Result<I, Error>,
 ) -> Vec<Refusal>
 where
