@@ -4,31 +4,14 @@ using Test
 using DLBridge
 
 include("cpython.jl")
-include("counts.jl")
+include("support.jl")
 include("packages.jl")
 using .CPython
 
-const SKIPPED = String[]
-
-"Records a test that cannot run here, and why."
-skip(what, reason) = (push!(SKIPPED, what); println("skipped: ", what, ": ", reason))
-
-"Runs Julia's garbage collector, finalizers and queued releases."
-function settle()
-    for _ in 1:3
-        GC.gc()
-        sleep(0.01)
-        DLBridge.drain()
-    end
-end
-
-const WITHOUT_PYTHON = ("layouts.jl", "memory.jl", "library.jl", "sealed.jl")
-const WITH_PYTHON = (
-    "imports.jl", "typed.jl", "copies.jl", "linear.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "threads.jl",
-    "frameworks.jl", "cuda.jl",
-)
+const WITHOUT_PYTHON = ("memory.jl", "library.jl", "sealed.jl")
+const WITH_PYTHON = ("imports.jl", "strided.jl", "shares.jl", "descriptors.jl", "lifetimes.jl", "frameworks.jl")
 # Calls with many combinations of types, which take longer to compile than to interpret.
-const INTERPRETED = ["copies.jl", "linear.jl"]
+const INTERPRETED = ["strided.jl"]
 const PACKAGES = ["PyCall", "PythonCall"]
 # In a command, `@__FILE__` is another file.
 const FILE = @__FILE__

@@ -1,5 +1,7 @@
 # Tests for both PyCall and PythonCall.
 
+run_python("import gc, sys, numpy as np")
+
 @testset "import, share, capsules" begin
     o = py("np.arange(6.0).reshape(2, 3)")
     @test o isa Object
@@ -106,4 +108,70 @@ const MANY = 100_000
     @test DLBridge.pending_count() == 0
     @test value(Int, "sys.getrefcount(producer)") == before
     @test A == fill(2.0, 3)
+end
+
+# Element types of BFloat16s and DLFP8Types, where they are in the project.
+if Base.find_package("BFloat16s") === nothing || Base.find_package("DLFP8Types") === nothing
+    skip("BFloat16s and DLFP8Types", "not in the project of $BRIDGE")
+else
+    @eval using BFloat16s, DLFP8Types
+
+    @testset "BFloat16s" begin
+        @test DLBridge.julia_type(DLBridge.DType(4, 16, 1)) === BFloat16s.BFloat16
+        if value(Bool, "__import__('importlib.util').util.find_spec('torch') is not None")
+            run_python("import torch; ones = torch.ones(2, dtype=torch.bfloat16)")
+            x = from_dlpack(py("ones"))
+            @test x isa Vector{BFloat16s.BFloat16}
+            @test Float32.(x) == [1, 1]
+            x[1] = BFloat16s.BFloat16(3)
+            @test value(Int, "int(ones[0])") == 3
+        end
+    end
+
+    @testset "DLFP8Types" begin
+        types = (DLFP8Types.Float8_E4M3FN, DLFP8Types.Float8_E4M3FNUZ, DLFP8Types.Float8_E5M2, DLFP8Types.Float8_E5M2FNUZ)
+        for T in types
+            x = from_dlpack(share([reinterpret(T, 0x38)]); copy = true)
+            @test x isa Vector{T} && reinterpret(UInt8, x[1]) == 0x38
+            @test endswith(DLBridge.name(DLBridge.dtype(T)), lowercase(string(nameof(T))))
+        end
+    end
+    settle()
+end
+
+# A package that uses DLBridge and PyCall or PythonCall can be precompiled.
+const USER = """
+module UsesBoth
+using DLBridge, $BRIDGE
+there_and_back(A) = from_dlpack(DLBridge.share(A, $(BRIDGE === :PyCall ? "PyObject" : "Py"), identity))
+end
+"""
+
+@testset "a package that uses DLBridge and $BRIDGE is precompiled" begin
+    mktempdir() do folder
+        mkpath(joinpath(folder, "UsesBoth", "src"))
+        write(joinpath(folder, "UsesBoth", "Project.toml"), """
+        name = "UsesBoth"
+        uuid = "b2b7a5d4-3b57-4a5a-8f3e-$(lpad(string(abs(rand(Int32)); base = 16), 12, '0'))"
+
+        [deps]
+        DLBridge = "7f0a5a0e-6c1d-4b0b-9a3c-3f9f2f6d8f51"
+        $BRIDGE = "$BRIDGE_UUID"
+        """)
+        write(joinpath(folder, "UsesBoth", "src", "UsesBoth.jl"), USER)
+        # Twice: compiled, then from the cache.
+        for _ in 1:2
+            program = "using UsesBoth; A = [1.0 2.0]; x = UsesBoth.there_and_back(A); x[1] = 3; print(A[1])"
+            path = join((folder, dirname(Base.active_project()), "@stdlib"), Sys.iswindows() ? ';' : ':')
+            errors = joinpath(folder, "errors")
+            command = `$(Base.julia_cmd()) --startup-file=no -e $program`
+            printed = withenv("JULIA_LOAD_PATH" => path) do
+                read(pipeline(ignorestatus(command); stderr = errors), String)
+            end
+            @test printed == "3.0"
+            warnings = read(errors, String)
+            @test !occursin("closed module", warnings) && !occursin("incremental compilation", warnings)
+            printed == "3.0" || println(warnings)
+        end
+    end
 end

@@ -1,11 +1,12 @@
-# DLBridge with PyCall.
+# Tests for PyCall only.
 
-const GLOBALS = pyimport("__main__")."__dict__"
-const EXEC = pybuiltin("exec")
-run_python(code) = (pycall(EXEC, PyObject, code, GLOBALS); nothing)
-py(code) = pycall(pybuiltin("eval"), PyObject, code, GLOBALS)
-value(T, code) = convert(T, py(code))
-const Object = PyObject
-const BRIDGE_TESTS = "with_pycall.jl"
-const BRIDGE_UUID = "438e738f-606a-5dbb-bf0a-cddfbfd45ab0"
-set(name, o) = (pycall(GLOBALS.__setitem__, PyObject, name, o); nothing)
+@testset "functions are PyObjects" begin
+    np = pyimport("numpy")
+    p = share([1.0 2.0; 3.0 4.0], np.from_dlpack)
+    @test p isa PyObject && p.shape == (2, 2)
+    @test share([1.0], PyObject, o -> o) isa PyObject
+    # By its name PyCall would make a Julia copy.
+    a = pycall(np.arange, PyObject, 3.0)
+    from_dlpack(a)[1] = 7
+    @test a.tolist() == [7, 1, 2]
+end
