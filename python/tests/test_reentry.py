@@ -280,3 +280,31 @@ def test_an_exception_that_refuses_nothing_leaves_an_import(run, error):
 def test_the_first_refusal_is_raised(error):
     with pytest.raises(BufferError, match="refused"):
         dlbridge.from_dlpack(with_dtype(error))
+
+
+def test_an_array_is_not_changed_while_it_is_read():
+    """The first array with another object as its base made the extension's class `Tensor`: after
+    the array's fields were read, and by Python code, which freed the memory (up to Python 3.11)."""
+    pytest.importorskip("dlbridge_example", reason="the example extension is not installed")
+    program = """
+import gc
+import numpy as np
+import dlbridge_example
+
+class Changes:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        array.__setstate__((1, (1,), array.dtype, False, bytes(4)))
+
+dlbridge_example.norm(np.ones(1, "float32"))
+array = np.frombuffer(bytearray(np.ones(1 << 20, "float32").tobytes()), "float32")
+gc.disable()
+Changes()
+gc.set_threshold(1)
+gc.enable()
+norm = dlbridge_example.norm(array)
+assert norm in (0, 1 << 10), norm
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -404,6 +404,8 @@ BACK_AND_FORTH = {
     "a tensor": dlbridge.from_dlpack,
     "NumPy": to_numpy,
     "a view of NumPy": lambda x: to_numpy(x)[:],
+    "the array of a tensor": lambda x: dlbridge.from_dlpack(x).numpy(),
+    "an array without elements": lambda x: dlbridge.from_dlpack(x).numpy()[:0],
 }
 
 

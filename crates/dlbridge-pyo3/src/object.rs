@@ -2,11 +2,14 @@
 //! Its methods in Python belong to `class/tensor.rs`.
 //! Invariant: the tensor is not `Exclusive`, since any number of consumers can write to its memory.
 
+use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::ffi::{KeepAlive, bytes, keep_alive};
 use dlbridge::{ArcTensor, Device, Tensor};
 use pyo3::Borrowed;
+use pyo3::ffi::PyTypeObject;
 use pyo3::prelude::*;
 
 use crate::ffi::borrow::{self, Reading, give_shared};
@@ -33,6 +36,9 @@ pub struct TensorObject {
     /// What the buffers of this object point to.
     pub(crate) extents: Extents,
 }
+
+/// The class of [`TensorObject`]; null before it is made.
+pub(crate) static CLASS: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 
 impl TensorObject {
     /// Makes a Python object from a tensor. `Exclusive` memory becomes `Shared`. Memory of class
@@ -124,13 +130,21 @@ impl TensorObject {
         Ok(Some(object.handle()))
     }
 
-    /// Keeps the memory of an object of this class alive, without the object. `None` for another object, or one without
-    /// an element at this address: Python code can make an object the base of any array, by a replaced
-    /// `__array_interface__`.
-    pub(crate) fn keep(object: Borrowed<'_, '_, PyAny>, address: usize) -> Option<KeepAlive> {
+    /// Keeps the memory of an object of this class alive, without the object, for an array whose first element is at this
+    /// address, if it has one. `None` for another object, or one without an element there: Python code can make an object
+    /// the base of any array, by a replaced `__array_interface__`. Runs no Python code.
+    pub(crate) fn keep(
+        object: Borrowed<'_, '_, PyAny>,
+        address: Option<usize>,
+    ) -> Option<KeepAlive> {
+        // An object of the class exists only once the class does. To ask PyO3 would make the class, by Python code.
+        if object.get_type_ptr() != CLASS.load(Ordering::Relaxed) {
+            return None;
+        }
         let tensor = &object.cast_exact::<Self>().ok()?.get().tensor;
-        let bytes = bytes(tensor)?;
-        if (bytes.start..bytes.end).contains(&address) { keep_alive(tensor) } else { None }
+        let has =
+            |address| bytes(tensor).is_some_and(|all| (all.start..all.end).contains(&address));
+        if address.is_none_or(has) { keep_alive(tensor) } else { None }
     }
 
     /// Another object over the same memory.

@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -23,6 +24,7 @@ use crate::ffi::class::{Method, Property, makes_buffers, set_buffers};
 use crate::ffi::table;
 use crate::interpreter::made::Made;
 use crate::interpreter::through_pyo3;
+use crate::object::CLASS;
 use crate::{Error, PyDType, Result, TensorObject};
 
 /// Adds the methods of DLPack to a class, and returns its C exchange API, for a class attribute of
@@ -179,6 +181,7 @@ impl Attribute<TensorObject> for DtypeName {
 /// the class at the same time all call it.
 pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
     let kind = py.get_type::<TensorObject>();
+    CLASS.store(kind.as_type_ptr(), Ordering::Relaxed);
     BUFFER.add_to(&kind)?;
     ARRAY.add_to(&kind)?;
     DTYPE.add_to(&kind)?;

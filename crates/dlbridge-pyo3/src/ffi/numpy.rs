@@ -54,8 +54,9 @@ type Describe = unsafe extern "C" fn(c_int) -> *mut PyObject;
 /// `PyArray_SetBaseObject(array, base)`, which steals `base`.
 type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 
-/// Keeps the memory of an object alive, without the object, if an element is at this address.
-type KeepOf = fn(Borrowed<'_, '_, PyAny>, usize) -> Option<KeepAlive>;
+/// Keeps the memory of an object alive, without the object, for an array whose first element, if it has one, is at this
+/// address. Runs no Python code.
+type KeepOf = fn(Borrowed<'_, '_, PyAny>, Option<usize>) -> Option<KeepAlive>;
 
 /// The functions of a NumPy whose layout is known.
 pub(crate) struct Api {
@@ -311,7 +312,7 @@ impl<'a, 'py> Array<'a, 'py> {
         release::prepare();
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
         let descriptor = &descriptor;
-        if let Some(keep) = self.export_behind(keep_of) {
+        if let Some(keep) = self.export_behind(descriptor, keep_of) {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
             return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
         }
@@ -326,15 +327,20 @@ impl<'a, 'py> Array<'a, 'py> {
     /// Keeps the memory of an array over an export of this library, without the array, so that a tensor
     /// that is exchanged with NumPy repeatedly does not grow a chain.
     #[inline]
-    fn export_behind(self, keep_of: KeepOf) -> Option<KeepAlive> {
+    fn export_behind(self, tensor: &DLTensor, keep_of: KeepOf) -> Option<KeepAlive> {
         // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
         let base = unsafe { (*self.fields()).base };
-        if base.is_null() { None } else { self.export_in(base, keep_of) }
+        if base.is_null() { None } else { self.export_in(base, tensor, keep_of) }
     }
 
-    /// The export in a base of this array.
+    /// The export in a base of this array, which is this `tensor`.
     #[cold]
-    fn export_in(self, mut base: *mut PyObject, keep_of: KeepOf) -> Option<KeepAlive> {
+    fn export_in(
+        self,
+        mut base: *mut PyObject,
+        tensor: &DLTensor,
+        keep_of: KeepOf,
+    ) -> Option<KeepAlive> {
         // SAFETY: an object (F1).
         let of_base = unsafe { ffi::Py_TYPE(base) };
         // SAFETY: the same.
@@ -347,9 +353,14 @@ impl<'a, 'py> Array<'a, 'py> {
         }
         // SAFETY: the array keeps its base, and the base its own (T12); null if there is none.
         let base = unsafe { Borrowed::from_ptr_or_opt(self.0.py(), base) }?;
-        // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
-        let data = unsafe { (*self.fields()).data };
-        keep_of(base, data.addr()).or_else(|| capsule::keep(base))
+        let is_empty = (0..tensor.ndim as usize).any(|axis| {
+            // SAFETY: an array has as many extents as axes (F5).
+            let extent = unsafe { tensor.shape.add(axis) };
+            // SAFETY: the same.
+            0 == unsafe { extent.read() }
+        });
+        let first = (!is_empty).then(|| tensor.data.addr());
+        keep_of(base, first).or_else(|| capsule::keep(base))
     }
 
     /// The descriptor of the array, whose strides are written to `space`, and the flags of its memory.
