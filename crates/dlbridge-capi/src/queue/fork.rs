@@ -14,7 +14,8 @@ mod unix {
     use std::cell::RefCell;
     use std::ffi::c_int;
     use std::ptr;
-    use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
     use super::super::state::{ReleaseQueue, State};
 
@@ -51,11 +52,20 @@ mod unix {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
     }
 
+    /// No `Once`: a child that is forked in its first call would wait for ever.
     pub(in super::super) fn add(queue: &Arc<ReleaseQueue>) {
-        static ONCE: Once = Once::new();
-        // SAFETY: functions that stay loaded; without memory for them, forks go on as before (F5).
-        ONCE.call_once(|| _ = unsafe { pthread_atfork(prepare, parent, child) });
+        static IS_DONE: AtomicBool = AtomicBool::new(false);
+        if !IS_DONE.load(Ordering::Acquire) {
+            register();
+            IS_DONE.store(true, Ordering::Release);
+        }
         queues().push(Arc::downgrade(queue));
+    }
+
+    /// Registers the functions below. Each fork calls them as often as they were registered, maybe by two threads.
+    fn register() {
+        // SAFETY: functions that stay loaded; without memory for them, forks go on as before (F5).
+        let _ = unsafe { pthread_atfork(prepare, parent, child) };
     }
 
     pub(in super::super) fn remove(queue: &ReleaseQueue) {
@@ -63,6 +73,9 @@ mod unix {
     }
 
     unsafe extern "C" fn prepare() {
+        if HELD.try_with(|held| held.borrow().is_some()) == Ok(true) {
+            return;
+        }
         let list = queues();
         let queues: Vec<_> = list.iter().filter_map(Weak::upgrade).collect();
         // SAFETY: kept alive by the references, which are freed after the locks (R2).
@@ -78,6 +91,46 @@ mod unix {
     unsafe extern "C" fn child() {
         if let Some(mut held) = hold(None) {
             held.states.iter_mut().for_each(|state| state.start_over());
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::ffi::c_uint;
+        use std::sync::mpsc;
+        use std::thread;
+        use std::time::Duration;
+
+        use super::*;
+
+        unsafe extern "C" {
+            safe fn fork() -> c_int;
+            safe fn alarm(seconds: c_uint) -> c_uint;
+            safe fn _exit(status: c_int) -> !;
+            safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
+        }
+
+        /// As two threads that make the first queue register them.
+        #[test]
+        fn a_process_whose_functions_are_registered_twice_forks() {
+            let queue = ReleaseQueue::new(None);
+            add(&queue);
+            register();
+            let (sender, code) = mpsc::channel();
+            thread::spawn(move || {
+                let child = fork();
+                if child == 0 {
+                    // A child that hangs ends by a signal.
+                    alarm(10);
+                    let queues = queues().len();
+                    _exit(i32::from(queues == 0 || queue.pending() != 0));
+                }
+                let mut status = -1;
+                waitpid(child, &mut status, 0);
+                let _ = sender.send((status, queue.pending()));
+            });
+            let found = code.recv_timeout(Duration::from_secs(20));
+            assert_eq!(found, Ok((0, 0)), "no fork waits for itself, and no lock stays");
         }
     }
 }
