@@ -97,7 +97,13 @@ impl Facts {
             }
             return Err(faults);
         }
-        Ok(Self { elements: Some(Vec::new()), ..whole })
+        // The pointer is only carried.
+        let (data, byte_offset) = if model::has_addresses(given.device.kind.0) {
+            (data.wrapping_add(given.byte_offset as usize), 0)
+        } else {
+            (data, given.byte_offset)
+        };
+        Ok(Self { data, byte_offset, elements: Some(Vec::new()), ..whole })
     }
 
     /// Whether the data are at no address that the device's memory can have.
