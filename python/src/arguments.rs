@@ -1,7 +1,7 @@
 //! Arguments of the functions, whose errors name what was expected in Python's words.
 //! Dtypes, devices and streams belong to `dlbridge-pyo3`.
 
-use dlbridge_pyo3::{CopyMode, error_of, through_pyo3};
+use dlbridge_pyo3::{CopyMode, error_of, extents, through_pyo3};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -37,11 +37,12 @@ impl Shape {
             Err(error) if is_other(&error) => error,
             Err(error) => return Err(error),
         };
-        let several = match object.extract::<Vec<i64>>() {
-            Ok(extents) => return Ok(Self(extents)),
-            Err(error) if is_other(&error) => error,
-            Err(error) => return Err(error),
-        };
+        let several =
+            match extents(object).unwrap_or_else(|| Err(error_of::<PyTypeError>(String::new()))) {
+                Ok(extents) => return Ok(Self(extents)),
+                Err(error) if is_other(&error) => error,
+                Err(error) => return Err(error),
+            };
         let found = object.repr()?;
         let is_large = |error: &PyErr| error.is_instance_of::<PyOverflowError>(object.py());
         if is_large(&one) || is_large(&several) {

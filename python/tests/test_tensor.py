@@ -146,6 +146,21 @@ class TestParts:
             cube()[1].reshape(Shape())
         assert asked == [0]
 
+    def test_a_sequence_of_extents_may_never_end(self):
+        """It took all memory, which ended the process."""
+
+        class Shape(Sequence):
+            def __len__(self):
+                return 2**40
+
+            def __getitem__(self, at):
+                assert at < 1000
+                return 1
+
+        for use in (cube()[1].reshape, dlbridge.zeros):
+            with pytest.raises((BufferError, ValueError), match="64"):
+                use(Shape())
+
     def test_a_shape_that_needs_a_copy_is_an_error_that_names_it(self):
         with pytest.raises(ValueError, match="copy"):
             cube()[1].T.reshape(24)

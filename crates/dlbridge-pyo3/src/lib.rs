@@ -84,6 +84,9 @@ pub use arguments::{
     ANY_RANK, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
     NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
 };
+#[cfg(feature = "tensor-methods")]
+#[doc(hidden)]
+pub use class::extents;
 pub use class::{ExportDlpack, Pickle, dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
 #[doc(hidden)]

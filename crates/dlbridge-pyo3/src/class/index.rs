@@ -3,7 +3,7 @@
 //! Invariant: the same elements as NumPy's basic indexing selects.
 
 use dlbridge::ffi::Place;
-use dlbridge::{ArcTensor, Parts};
+use dlbridge::{ArcTensor, MAX_RANK, Parts};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -169,16 +169,20 @@ pub(super) fn shape(arguments: &Bound<'_, PyTuple>, len: usize) -> Result<Vec<i6
 }
 
 fn extents_of(arguments: &Bound<'_, PyTuple>) -> Result<Option<Vec<i64>>> {
-    let is_list = |item: &Bound<'_, PyAny>| {
-        item.is_instance_of::<PySequence>() && !item.is_instance_of::<PyString>()
-    };
     let only = if arguments.len() == 1 { Some(arguments.get_item(0)?) } else { None };
-    let extents = match only.filter(is_list) {
-        // PyO3's own extraction asks for the length, and hides an exception of `__len__`.
-        Some(list) => list.try_iter().and_then(|list| list.map(|item| item?.extract()).collect()),
-        None => arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>(),
-    };
+    let extents = only.and_then(|only| extents(only.as_borrowed())).unwrap_or_else(|| {
+        arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>()
+    });
     unless_mistyped(arguments.py(), extents)
+}
+
+/// The ints of a sequence, no more than make a shape impossible; `None` for a text or another object. PyO3's own
+/// extraction makes room for as many as `__len__` says, hides its exception, and iterates without an end.
+#[doc(hidden)]
+#[must_use]
+pub fn extents(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<i64>>> {
+    let is_list = object.is_instance_of::<PySequence>() && !object.is_instance_of::<PyString>();
+    is_list.then(|| object.try_iter()?.take(MAX_RANK + 1).map(|item| item?.extract()).collect())
 }
 
 /// The ints, or `None` for other objects, and for ints that are too large. Any other exception is that of the
