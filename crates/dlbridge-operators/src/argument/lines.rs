@@ -19,8 +19,21 @@ use crate::Failure;
 ///     let _ = walk.each::<()>(&[], |()| Ok(()));
 /// }
 /// ```
+///
+/// ```
+/// fn once(walk: dlbridge_operators::Walk<'_, '_>) {
+///     let _ = walk.each::<()>(&[], |()| Ok(()));
+/// }
+/// ```
 #[derive(Debug)]
-pub struct Walk<'r, 'a>(pub(super) &'r mut Rows<'a>);
+pub struct Walk<'r, 'a>(&'r mut Rows<'a>);
+
+impl<'a> Rows<'a> {
+    /// The walk over the rows.
+    pub(crate) fn walk(&mut self) -> Walk<'_, 'a> {
+        Walk(self)
+    }
+}
 
 impl Walk<'_, '_> {
     /// Calls a function with the values of each row, in order.

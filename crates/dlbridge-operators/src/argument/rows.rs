@@ -11,7 +11,6 @@ use dlbridge::ffi::{RowLayout, TypedRow};
 use dlbridge::{DType, Element, View, ViewMut};
 
 use super::few::Few;
-use super::lines::Walk;
 use super::operand::Slot;
 use crate::Failure;
 use crate::kind::{Kind, Scalar};
@@ -76,11 +75,6 @@ impl<'a> Rows<'a> {
     /// The rows along leading axes, of a function whose parameters are added in their order.
     pub(crate) fn new(leading: &'a [i64]) -> Self {
         Self { leading, places: Few::new(), writes: false }
-    }
-
-    /// The walk over the rows.
-    pub(crate) fn walk(&mut self) -> Walk<'_, 'a> {
-        Walk(self)
     }
 
     /// Adds the next parameter, whose tensor has the leading axes in front of its own.
