@@ -24,6 +24,8 @@ const MIRI_CASES: &str = "4";
 const MIRI_FLAGS: &str = "-Zmiri-tree-borrows -Zmiri-strict-provenance -Zmiri-disable-isolation";
 /// What the C API publishes without a lock, under so many schedules of the threads as `miri` says.
 const CAPI: &str = "--package dlbridge-capi --lib";
+/// The files of the core's tests in which threads share tensors.
+const THREADS: [&str; 3] = ["arc_tensor", "ownership", "releases"];
 /// The Python tests of everything that holds memory, with NumPy as the only framework.
 const PYTHON_TESTS: &str = "hostile producers exchange_api negotiation create \
     copy_and_device inspect buffer buffer_export array_interface cuda \
@@ -92,7 +94,8 @@ fn thread(sh: &Shell) -> Result<()> {
         return skip("no sources of std: rustup +nightly component add rust-src");
     }
     let folder = target().join("sanitize-thread");
-    let core = format!("--features {CORE_FEATURES} --test=it -- threads:: releases:: ownership::");
+    let modules = THREADS.map(|name| format!("{name}::")).join(" ");
+    let core = format!("--features {CORE_FEATURES} --test=it -- {modules}");
     for (package, tests) in [("dlbridge", &core[..]), ("dlbridge-capi", "--lib")] {
         let test = workspace::cargo(sh, Some(&nightly)).args(["test", "-Zbuild-std", "--target"]);
         let test = test.args([&host, "--package", package, "--target-dir"]).arg(&folder);
@@ -237,7 +240,19 @@ fn of_log(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::of_log;
+    use super::{PYTHON_TESTS, THREADS, of_log};
+    use crate::shell::root;
+
+    /// A filter that matches no test is no error.
+    #[test]
+    fn the_files_of_tests_exist() {
+        let core = THREADS.map(|name| format!("crates/dlbridge/tests/it/{name}.rs"));
+        let python = PYTHON_TESTS.split_whitespace();
+        let python = python.map(|name| format!("python/tests/test_{name}.py"));
+        for file in core.into_iter().chain(python) {
+            assert!(root().join(&file).is_file(), "expected {file}");
+        }
+    }
 
     #[test]
     fn leaks_of_our_module_are_told_from_those_of_python() {
