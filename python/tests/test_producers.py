@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -375,3 +376,26 @@ def test_refused_imports_return_every_reference():
             dlbridge.from_dlpack(producer)
         producer.calls.clear()
     assert (sys.getrefcount(capsule), sys.getrefcount(producer)) == before
+
+
+def test_strides_that_claim_to_be_many_are_not_all_read():
+    """Room for all of them ended the process."""
+
+    class Strides(Sequence):
+        def __len__(self):
+            return 2**40
+
+        def __getitem__(self, at):
+            return (8, 7)[at]
+
+    class Array:
+        dtype, itemsize, strides = np.dtype("float64"), 8, Strides()
+
+        def __dlpack__(self, **_keywords):
+            raise BufferError("not now")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with pytest.raises(BufferError, match=r"axis 1: expected a multiple of 8 bytes|not now"):
+        dlbridge.from_dlpack(Array())

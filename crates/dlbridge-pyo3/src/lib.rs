@@ -84,9 +84,6 @@ pub use arguments::{
     ANY_RANK, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
     NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
 };
-#[cfg(feature = "tensor-methods")]
-#[doc(hidden)]
-pub use class::extents;
 pub use class::{ExportDlpack, Pickle, dlpack_class};
 pub use dtypes::names::{PyDType, PyDevice};
 #[doc(hidden)]
@@ -102,6 +99,6 @@ pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
 #[doc(hidden)]
 pub use interpreter::made::{Entries, Made};
 #[doc(hidden)]
-pub use interpreter::through_pyo3;
+pub use interpreter::{extents, through_pyo3};
 pub use object::TensorObject;
 pub use stream::Stream;

@@ -3,15 +3,15 @@
 //! Invariant: the same elements as NumPy's basic indexing selects.
 
 use dlbridge::ffi::Place;
-use dlbridge::{ArcTensor, MAX_RANK, Parts};
+use dlbridge::{ArcTensor, Parts};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PySequence, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::error::error_of;
 use crate::ffi::elements::range_of;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{extents, through_pyo3};
 use crate::{Error, Result};
 
 /// More places than this are in a vector.
@@ -174,15 +174,6 @@ fn extents_of(arguments: &Bound<'_, PyTuple>) -> Result<Option<Vec<i64>>> {
         arguments.iter().map(|extent| extent.extract()).collect::<PyResult<_>>()
     });
     unless_mistyped(arguments.py(), extents)
-}
-
-/// The ints of a sequence, no more than make a shape impossible; `None` for a text or another object. PyO3's own
-/// extraction makes room for as many as `__len__` says, hides its exception, and iterates without an end.
-#[doc(hidden)]
-#[must_use]
-pub fn extents(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<i64>>> {
-    let is_list = object.is_instance_of::<PySequence>() && !object.is_instance_of::<PyString>();
-    is_list.then(|| object.try_iter()?.take(MAX_RANK + 1).map(|item| item?.extract()).collect())
 }
 
 /// The ints, or `None` for other objects, and for ints that are too large. Any other exception is that of the

@@ -12,8 +12,6 @@ mod values;
 #[cfg(feature = "tensor-methods")]
 mod whole;
 
-#[cfg(feature = "tensor-methods")]
-pub use index::extents;
 pub use methods::dlpack_class;
 pub use pickle::Pickle;
 pub use traits::ExportDlpack;

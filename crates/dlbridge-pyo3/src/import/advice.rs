@@ -12,7 +12,7 @@ use pyo3::{Borrowed, intern};
 
 use super::exchange;
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::interpreter::{Attributes, module};
+use crate::interpreter::{Attributes, extents, module};
 use crate::types::{framework_of, loaded, name_of};
 use crate::{Error, Result};
 
@@ -228,7 +228,9 @@ fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>>
 fn problem_of_strides(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>> {
     let py = object.py();
     let itemsize: i64 = object.attribute(intern!(py, "itemsize"))?.extract()?;
-    let strides: Vec<i64> = object.attribute(intern!(py, "strides"))?.extract()?;
+    let strides = object.attribute(intern!(py, "strides"))?;
+    let Some(strides) = extents(strides.as_borrowed()) else { return Ok(None) };
+    let strides = strides?;
     let uneven = strides.iter().position(|stride| stride % itemsize.max(1) != 0);
     Ok(uneven.map(|axis| {
         format!(

@@ -20,12 +20,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{mem, process, ptr, thread};
 
+use dlbridge::MAX_RANK;
 use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
 use dlbridge::protocol::attached::{Attachment, version};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PySequence, PyString};
 #[cfg(not(windows))]
 use pyo3::{Borrowed, types::PyTuple};
 
@@ -198,6 +199,14 @@ pub(crate) fn check_ended() {
         // A C++ exception, which a function of C must not throw.
         process::abort();
     }
+}
+
+/// The ints of a sequence, no more than make a shape impossible; `None` for a text or another object. PyO3's own
+/// extraction makes room for as many as `__len__` says, hides its exception, and iterates without an end.
+#[must_use]
+pub fn extents(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<i64>>> {
+    let is_list = object.is_instance_of::<PySequence>() && !object.is_instance_of::<PyString>();
+    is_list.then(|| object.try_iter()?.take(MAX_RANK + 1).map(|item| item?.extract()).collect())
 }
 
 /// Attributes of an object. PyO3's functions are compiled into each place that calls them, these once.
