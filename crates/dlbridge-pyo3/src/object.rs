@@ -141,7 +141,8 @@ impl TensorObject {
         if object.get_type_ptr() != CLASS.load(Ordering::Relaxed) {
             return None;
         }
-        let tensor = &object.cast_exact::<Self>().ok()?.get().tensor;
+        let object = object.cast_exact::<Self>().ok()?;
+        let tensor = &object.get().tensor;
         let has =
             |address| bytes(tensor).is_some_and(|all| (all.start..all.end).contains(&address));
         if address.is_none_or(has) { keep_alive(tensor) } else { None }
