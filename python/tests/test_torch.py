@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import weakref
+
 import numpy as np
 import pytest
 
@@ -172,3 +176,108 @@ def test_the_table_of_torch_on_another_class_is_not_believed():
 
     with pytest.raises((RuntimeError, TypeError)):
         dlbridge.from_dlpack(Pretender())
+
+
+def mapped(address):
+    """Whether a page is mapped."""
+    with open("/proc/self/maps") as maps:
+        bounds = (line.split()[0].split("-") for line in maps)
+        return any(int(first, 16) <= address < int(end, 16) for first, end in bounds)
+
+
+BIG = 1 << 22
+MOVED = {
+    "nothing": lambda tensor: None,
+    "set_": lambda tensor: tensor.set_(torch.zeros(1)),
+    "data": lambda tensor: setattr(tensor, "data", torch.zeros(1)),
+    "resize_": lambda tensor: tensor.resize_(2 * BIG),
+    "storage": lambda tensor: tensor.untyped_storage().resize_(0),
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what is mapped")
+@pytest.mark.parametrize("how", MOVED)
+def test_an_import_keeps_what_pytorchs_own_export_keeps(how):
+    """A tensor that is replaced in place frees the memory below every export of it, ours and PyTorch's own (T12)."""
+    seen = []
+    for share in (np.from_dlpack, dlbridge.from_dlpack):
+        tensor = torch.ones(BIG)
+        address = tensor.data_ptr()
+        shared = share(tensor)
+        MOVED[how](tensor)
+        gc.collect()
+        seen.append(mapped(address))
+        del tensor, shared
+    assert seen[0] == seen[1]
+    assert how != "nothing" or seen == [True, True]
+
+
+def test_a_tensor_outlives_its_object():
+    for make in (lambda: torch.arange(6.0).reshape(2, 3), lambda: torch.arange(6.0)[1::2]):
+        tensor = make()
+        expected, reference = tensor.tolist(), weakref.ref(tensor)
+        taken = dlbridge.from_dlpack(tensor)
+        del tensor
+        assert taken.tolist() == expected
+        del taken
+        assert reference() is None
+
+
+NUMBERS = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
+NARROW = "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu complex32 int4"
+
+
+@pytest.mark.parametrize("name", f"{NUMBERS} {NARROW}".split())
+def test_the_shim_and_the_table_describe_the_same(name):
+    whole = torch.empty((4, 6), dtype=getattr(torch, name))
+    parts = [whole, whole.t(), whole[1:, ::2], whole[2, 3], whole[:0], whole.expand(3, 4, 6)]
+    for tensor in parts:
+        taken = dlbridge.from_dlpack(tensor)
+        # As any consumer imports it, by the table.
+        seen = dlbridge.inspect(tensor)
+        assert seen.protocol == "C exchange API"
+        found = (str(taken.dtype), taken.shape, taken.strides, taken.readonly)
+        assert found == (str(seen.dtype), seen.shape, seen.strides, seen.readonly)
+        assert taken.data_ptr == (tensor.data_ptr() if tensor.numel() else taken.data_ptr)
+
+
+UNUSUAL = {
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
+    "meta": lambda: torch.zeros(3, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    "conjugated": lambda: torch.ones(3, dtype=torch.complex64).conj(),
+    "negated": lambda: torch._neg_view(torch.ones(3)),
+    "zeros": lambda: torch._efficientzerotensor((3,)),
+    "MKL-DNN": lambda: torch.zeros(2, 3).to_mkldnn(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_a_tensor_without_plain_memory_is_refused(what, capfd):
+    tensor = UNUSUAL[what]()
+    capfd.readouterr()
+    for unusual in (tensor, torch.nn.Parameter(tensor, requires_grad=False)):
+        with pytest.raises((BufferError, RuntimeError, NotImplementedError)):
+            dlbridge.from_dlpack(unusual)
+    # A failure of the shim is not logged.
+    assert capfd.readouterr().err == ""
+
+
+def test_a_tensor_of_a_transform_is_refused():
+    with pytest.raises(TypeError, match=r"torch\.vmap"):
+        torch.vmap(lambda x: dlbridge.from_dlpack(x))(torch.zeros(2, 3))
+
+
+def test_a_gradient_is_seen_in_every_mode():
+    leaf = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert dlbridge.from_dlpack(leaf).requires_grad
+        assert not dlbridge.from_dlpack(leaf * 2).requires_grad
+    with torch.inference_mode():
+        assert not dlbridge.from_dlpack(torch.ones(3)).requires_grad
+        assert dlbridge.from_dlpack(leaf).requires_grad
+    assert not dlbridge.from_dlpack(leaf.detach()).requires_grad
+    leaf.requires_grad_(False)
+    assert not dlbridge.from_dlpack(leaf).requires_grad

@@ -69,7 +69,7 @@ impl PyTensor {
     pub fn to_caller<'py>(self, object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let py = object.py();
         let tensor = self.into_given();
-        match path_of(object.as_borrowed())? {
+        match path_of(object.as_borrowed())?.map(Path::by_table) {
             Some(Path::Own(_)) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
             Some(Path::NumPy(_)) => return numpy_array(py, tensor),
             Some(Path::Table(published)) => {
@@ -81,7 +81,7 @@ impl PyTensor {
                     return makes.array(py, give(py, tensor)?);
                 }
             }
-            None | Some(Path::Masked | Path::TorchSubclass | Path::Buffer | Path::Jax) => {}
+            _ => {}
         }
         through_pyo3(|| by_from_dlpack(object, tensor))
     }

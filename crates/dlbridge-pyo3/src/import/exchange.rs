@@ -22,11 +22,11 @@ use pyo3::{Borrowed, intern};
 use crate::error::{error_of, unless_refused};
 use crate::ffi::callbacks::exporting;
 use crate::ffi::published::{Gives, Published};
-use crate::ffi::torch::{Values, values};
+use crate::ffi::torch::{TorchTensor, Values, values};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::object::TensorObject;
 use crate::stream::Stream;
-use crate::types::{loaded, name_of, table_of};
+use crate::types::{Path, loaded, name_of, path_of};
 use crate::{Error, Result};
 
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called.
@@ -46,6 +46,21 @@ pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Ten
             take_again(published, &gives)
         }
     }
+}
+
+/// Imports a tensor of PyTorch; `None` if `__dlpack__` must be called.
+#[inline(always)]
+pub(super) fn import_torch(torch: TorchTensor<'_, '_>) -> Result<Option<Tensor>> {
+    match torch.tensor()? {
+        Some(tensor) => Ok(Some(tensor)),
+        None => import_torch_by_table(torch),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn import_torch_by_table(torch: TorchTensor<'_, '_>) -> Result<Option<Tensor>> {
+    import_by_table(torch.published())
 }
 
 #[inline(always)]
@@ -178,8 +193,14 @@ fn has_no_storage(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 
 /// Whether an object (of PyTorch or Paddle, or a tensor of ours made from one) requires grad. Runs Python code.
 pub(super) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
-    if table_of(object)?.is_none() {
-        return Ok(false);
+    match path_of(object)? {
+        Some(Path::Torch(torch)) => {
+            if let Some(answer) = torch.requires_grad() {
+                return Ok(answer);
+            }
+        }
+        Some(Path::Own(_) | Path::Table(_)) => {}
+        _ => return Ok(false),
     }
     if let Ok(own) = object.cast_exact::<TensorObject>() {
         return Ok(own.get().requires_grad);
@@ -213,7 +234,11 @@ pub(crate) fn refuse_grad(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
 
 #[inline(always)]
 fn refuse_by_type(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> Result<()> {
-    if table_of(object)?.is_none() { Ok(()) } else { refuse_by_table(object, wanted) }
+    match path_of(object)? {
+        Some(Path::Torch(torch)) if torch.requires_grad() == Some(false) => Ok(()),
+        Some(Path::Own(_) | Path::Table(_) | Path::Torch(_)) => refuse_by_table(object, wanted),
+        _ => Ok(()),
+    }
 }
 
 #[inline(never)]

@@ -132,8 +132,9 @@ pub fn import_as_consumer<R>(
     function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
 ) -> Result<R> {
     borrow::prepare(object.py())?;
+    let path = path_of(object)?.map(Path::by_table);
     // Of JAX's arrays, the buffer says less than DLPack.
-    let path = path_of(object)?.filter(|path| !matches!(path, Path::Jax));
+    let path = path.filter(|path| !matches!(path, Path::Jax));
     let (tensor, protocol) = import_by_path(object, path)?;
     function(&*Reading::new(&tensor)?, protocol)
 }

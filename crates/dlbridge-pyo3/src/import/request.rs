@@ -54,6 +54,11 @@ pub(super) fn import_by_path(
         }
         Some(Path::Masked) => exporting(|| advice::refuse_mask(object))?,
         Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
+        Some(Path::Torch(torch)) => {
+            if let Some(tensor) = exchange::import_torch(torch)? {
+                return Ok((tensor, Protocol::ExchangeApi));
+            }
+        }
         Some(Path::Own(published) | Path::Table(published)) => {
             if let Some(tensor) = exchange::import_by_table(published)? {
                 return Ok((tensor, Protocol::ExchangeApi));

@@ -18,6 +18,7 @@ use super::framework::Framework;
 use super::path::{Found, Path, TypePath, find};
 use crate::ffi::numpy::Array;
 use crate::ffi::published::Published;
+use crate::ffi::torch::TorchTensor;
 use crate::ffi::{table, type_version};
 use crate::interpreter::Once;
 use crate::interpreter::through_pyo3;
@@ -67,6 +68,7 @@ const MASKED: usize = 3;
 const TORCH_SUBCLASS: usize = 4;
 const BUFFER: usize = 5;
 const JAX: usize = 6;
+const TORCH: usize = 7;
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
@@ -77,6 +79,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
         Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
         Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
         Some(TypePath::Jax) => ptr::without_provenance_mut(JAX),
+        Some(TypePath::Torch) => ptr::without_provenance_mut(TORCH),
         Some(TypePath::Table(table)) => ptr::from_ref(table).cast_mut(),
     }
 }
@@ -86,7 +89,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
-    if path.addr() > JAX {
+    if path.addr() > TORCH {
         // SAFETY: made of a table, which lives as long as the process (F6).
         return Some(TypePath::Table(unsafe { &*path }));
     }
@@ -97,7 +100,8 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
         MASKED => Some(TypePath::Masked),
         TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
         BUFFER => Some(TypePath::Buffer),
-        _ => Some(TypePath::Jax),
+        JAX => Some(TypePath::Jax),
+        _ => Some(TypePath::Torch),
     }
 }
 
@@ -170,6 +174,8 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Result<Optio
         TypePath::Own => Path::Own(unsafe { Published::new(object, table::of::<TensorObject>()) }),
         // SAFETY: the same.
         TypePath::Table(table) => Path::Table(unsafe { Published::new(object, table) }),
+        // SAFETY: the same, of the class for which `find` asked `torch::prepare`.
+        TypePath::Torch => Path::Torch(unsafe { TorchTensor::new(object) }),
         TypePath::Buffer => Path::Buffer,
         TypePath::Jax => Path::Jax,
     }))
@@ -182,6 +188,7 @@ pub(crate) fn table_of<'a, 'py>(
 ) -> Result<Option<Published<'a, 'py>>> {
     Ok(match path_of(object)? {
         Some(Path::Own(published) | Path::Table(published)) => Some(published),
+        Some(Path::Torch(tensor)) => Some(tensor.published()),
         _ => None,
     })
 }
@@ -213,7 +220,12 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
     let method = method.map(Bound::unbind);
     let guard = match path {
         Some(
-            TypePath::NumPy | TypePath::Masked | TypePath::Own | TypePath::Table(_) | TypePath::Jax,
+            TypePath::NumPy
+            | TypePath::Masked
+            | TypePath::Own
+            | TypePath::Table(_)
+            | TypePath::Torch
+            | TypePath::Jax,
         ) => kind.clone().into_any().unbind(),
         // ctypes makes a type for each length of array.
         Some(TypePath::TorchSubclass | TypePath::Buffer) | None => match watched(kind) {

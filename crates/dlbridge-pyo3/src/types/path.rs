@@ -18,7 +18,8 @@ use crate::ffi::class::{
 };
 use crate::ffi::numpy::{self, Array};
 use crate::ffi::published::{self, Published};
-use crate::ffi::{torch, type_version};
+use crate::ffi::torch::{self, Class, TorchTensor};
+use crate::ffi::type_version;
 use crate::interpreter::Attributes;
 use crate::{Result, TensorObject};
 
@@ -40,12 +41,25 @@ pub(crate) enum Path<'a, 'py> {
     Own(Published<'a, 'py>),
     /// Through the exchange table that the type, or a base of it, publishes.
     Table(Published<'a, 'py>),
+    /// `torch.Tensor`, or a class derived from it without a hook of its own: by PyTorch's stable C shim, otherwise by the
+    /// table.
+    Torch(TorchTensor<'a, 'py>),
     /// By the buffer protocol, for a type that has no protocol before it: `bytes`, `memoryview`,
     /// `array.array`, arrays of ctypes. Asking for `__dlpack__` first takes four times as long.
     Buffer,
     /// An array of JAX: by its buffer, which describes the same memory as `__dlpack__`, waits for it as well, and
     /// takes a fifth of the time. Arrays without one go by `__dlpack__`: bfloat16, of several shards, on a device.
     Jax,
+}
+
+impl Path<'_, '_> {
+    /// The same path, but for a tensor of PyTorch that of its exchange table.
+    pub(crate) fn by_table(self) -> Self {
+        match self {
+            Self::Torch(tensor) => Self::Table(tensor.published()),
+            path => path,
+        }
+    }
 }
 
 /// The [`Path`] of all objects of a type.
@@ -56,6 +70,7 @@ pub(super) enum TypePath {
     TorchSubclass,
     Own,
     Table(&'static DLPackExchangeAPI),
+    Torch,
     Buffer,
     Jax,
 }
@@ -132,12 +147,16 @@ fn by_table(
 ) -> Result<Option<TypePath>> {
     let goes_by_the_table = may_use_table && goes_by_the_table_of(kind, publisher)?;
     let Some(table) = published::find(kind)? else { return Ok(None) };
-    let is_torch = torch::prepare(publisher, table)?;
-    if is_torch && !(goes_by_the_table && has_same(DISPATCH, kind, publisher)?) {
+    let class = torch::prepare(publisher, table)?;
+    if class != Class::Other && !(goes_by_the_table && has_same(DISPATCH, kind, publisher)?) {
         return Ok(has_same(METHOD, kind, publisher)?.then_some(TypePath::TorchSubclass));
     }
     let is_own = kind.is(TensorObject::type_object(kind.py()));
-    let path = if is_own { TypePath::Own } else { TypePath::Table(table) };
+    let path = match class {
+        _ if is_own => TypePath::Own,
+        Class::Known => TypePath::Torch,
+        Class::Other | Class::Torch => TypePath::Table(table),
+    };
     Ok(goes_by_the_table.then_some(path))
 }
 
