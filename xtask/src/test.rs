@@ -29,6 +29,19 @@ const LONG: [&str; 3] = [
     "a_new_project_builds_and_passes_its_tests",
     "a_hundred_thousand_messages_leak_nothing",
 ];
+/// The arguments of `cargo test` that choose targets.
+const TARGETS: [&str; 10] = [
+    "--lib",
+    "--bin",
+    "--bins",
+    "--test",
+    "--tests",
+    "--example",
+    "--examples",
+    "--bench",
+    "--benches",
+    "--all-targets",
+];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 /// Runs all tests, or those of one suite with arguments for its test runner.
@@ -51,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 // clap drops the dashes where they are the first argument.
                 let dashes = std::env::args().nth(3).filter(|word| word == "--");
                 let args: Vec<_> = dashes.into_iter().chain(args.iter().cloned()).collect();
-                Tests::prepare(&with.with, steps)?.rust(&args, steps);
+                Tests::prepare(&with.with, steps)?.rust(&args, steps)?;
             }
             Some(Suite::Python) => python(&venv()?, &test_profile(), args, steps),
             Some(Suite::FreeThreaded) => free_threaded(args, steps),
@@ -130,13 +143,13 @@ impl Tests {
     /// All but those in Julia.
     fn all(&self, steps: &mut Steps) -> Result<()> {
         if self.is_ci {
-            self.rust(&[], steps);
+            self.rust(&[], steps)?;
             // All marks.
             python(&self.venv, RELEASE, &["-m", ""].map(str::to_owned), steps);
         } else {
             let skip = LONG.iter().flat_map(|test| ["--skip", test]);
             let args = ["--"].into_iter().chain(skip).map(str::to_owned);
-            self.rust(&args.collect::<Vec<_>>(), steps);
+            self.rust(&args.collect::<Vec<_>>(), steps)?;
             python(&self.venv, &test_profile(), &[], steps);
             steps.skip("long tests", "only CI runs them, unless files or -k choose them");
         }
@@ -151,24 +164,28 @@ impl Tests {
         Ok(())
     }
 
-    fn rust(&self, args: &[String], steps: &mut Steps) {
+    fn rust(&self, args: &[String], steps: &mut Steps) -> Result<()> {
         let Self { venv, features, .. } = self;
         let left_out = self.left_out.iter().map(Member::name);
         let packages = ["--workspace"].into_iter().chain(left_out.flat_map(|it| ["--exclude", it]));
-        let names_package = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
-        let packages = packages.filter(|_| !args.iter().any(names_package));
-        steps.count("cargo test", |tally| {
-            // What a test prints that left something out.
-            let dashes = (!args.iter().any(|arg| arg == "--")).then_some("--");
-            let mut cargo = cmd!(
-                venv.sh,
-                "cargo test --no-fail-fast {features...} {packages...} {args...} {dashes...} --show-output"
-            );
-            if let Some(julia) = julia::here()? {
-                cargo = cargo.env(julia::CHOICE, julia);
-            }
-            tally.run(venv.embedding(cargo))
-        });
+        let packages: Vec<_> = packages.filter(|_| !names_package(args)).collect();
+        let packages = &packages;
+        let members = workspace::members()?;
+        let libraries = members.iter().filter(|member| member.has_library()).map(Member::name);
+        for (name, chosen, shows) in calls(args, &libraries.collect::<Vec<_>>()) {
+            steps.count(name, |tally| {
+                let dashes = (shows.is_some() && !args.iter().any(|arg| arg == "--")).then_some("--");
+                let mut cargo = cmd!(
+                    venv.sh,
+                    "cargo test --no-fail-fast {features...} {packages...} {chosen...} {args...} {dashes...} {shows...}"
+                );
+                if let Some(julia) = julia::here()? {
+                    cargo = cargo.env(julia::CHOICE, julia);
+                }
+                tally.run(venv.embedding(cargo))
+            });
+        }
+        Ok(())
     }
 
     /// The example programs: each one checks itself, so running it is a test.
@@ -179,6 +196,12 @@ impl Tests {
                 folders.push(format!("{}/examples", library.folder()));
             }
         }
+        let Self { venv, features, .. } = self;
+        let left_out = self.left_out.iter().flat_map(|it| ["--exclude", it.name()]);
+        steps.step("build examples", || {
+            Ok(cmd!(venv.sh, "cargo build --workspace {left_out...} --examples {features...}")
+                .run()?)
+        });
         for folder in folders {
             for source in files_in(&folder, "rs").into_iter().chain(files_in(&folder, "py")) {
                 let name = source.strip_prefix(root())?.display().to_string();
@@ -196,11 +219,43 @@ impl Tests {
         if source.extension().is_some_and(|extension| extension == "py") {
             return Ok(cmd!(self.venv.sh, "python {source}").run()?);
         }
-        // `cargo test` has built it.
         let name = stem(source) + std::env::consts::EXE_SUFFIX;
         let program = debug_folder().join("examples").join(name);
         self.venv.embedding(cmd!(self.venv.sh, "{program}")).run().context("an example of a crate")
     }
+}
+
+/// What a call of `cargo test` is called, the tests that it chooses, and how they show what they print.
+type Call = (&'static str, Option<&'static str>, Option<&'static str>);
+
+/// The calls of `cargo test` for some arguments. Doc tests have one of their own: rustdoc merges them to a few programs, which
+/// takes seconds instead of minutes, only where it need not show what each of them prints.
+fn calls(args: &[String], libraries: &[&str]) -> Vec<Call> {
+    let before: Vec<&str> =
+        args.iter().map(|arg| &arg[..]).take_while(|arg| *arg != "--").collect();
+    let chooses = |names: &[&str]| {
+        before.iter().any(|arg| names.contains(&arg.split('=').next().unwrap_or_default()))
+    };
+    let is_library = |arg: &&str| {
+        libraries.contains(&arg.trim_start_matches("--package=").trim_start_matches("-p"))
+    };
+    if chooses(&["--doc"]) {
+        return vec![("doc tests", None, None)];
+    }
+    let shows = Some("--show-output");
+    if chooses(&TARGETS) {
+        return vec![("cargo test", None, shows)];
+    }
+    let mut calls = vec![("cargo test", Some("--tests"), shows)];
+    if !names_package(args) || before.iter().any(is_library) {
+        calls.push(("doc tests", Some("--doc"), None));
+    }
+    calls
+}
+
+fn names_package(args: &[String]) -> bool {
+    let mut before = args.iter().take_while(|arg| *arg != "--");
+    before.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
 }
 
 fn julia(venv: &Venv, files: &[String], steps: &mut Steps) {
@@ -333,7 +388,7 @@ fn names_a_file(arg: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, cmd};
+    use super::{LONG, calls, cmd};
     use crate::shell::{shell, succeeds};
 
     #[test]
@@ -342,6 +397,26 @@ mod tests {
         for test in LONG {
             let name = format!("fn {test}(");
             assert!(succeeds(cmd!(sh, "git grep -qF {name} -- crates")), "{test}");
+        }
+    }
+
+    #[test]
+    fn doc_tests_have_a_call_of_their_own() {
+        let of = |words: &str| {
+            let args: Vec<_> = words.split_whitespace().map(str::to_owned).collect();
+            let calls = calls(&args, &["dlbridge"]);
+            assert!(calls.iter().all(|(name, _, shows)| shows.is_none() == (*name == "doc tests")));
+            calls.into_iter().map(|(_, chosen, _)| chosen.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        for all in ["", "layout::", "-p dlbridge", "--package=dlbridge x", "-- --skip --doc"] {
+            assert_eq!(of(all), ["--tests", "--doc"], "{all}");
+        }
+        // Without a library, `cargo test --doc` fails.
+        assert_eq!(of("-p xtask"), ["--tests"]);
+        for chosen in
+            ["-p dlbridge --test it", "--lib", "--test=it -- x", "--doc", "-p xtask --bin=x"]
+        {
+            assert_eq!(of(chosen), [""], "{chosen}");
         }
     }
 }

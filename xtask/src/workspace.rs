@@ -67,6 +67,12 @@ impl Member {
         is_published && Path::new(self.folder()).starts_with("crates")
     }
 
+    /// Whether it has a library, in which doc tests are.
+    pub(crate) fn has_library(&self) -> bool {
+        let mut kinds = self.0["targets"].as_array().into_iter().flatten().map(|it| &it["doctest"]);
+        kinds.any(|has_docs| has_docs == true)
+    }
+
     /// Whether its tests and programs embed Python.
     pub(crate) fn embeds_python(&self) -> bool {
         self.dependencies().any(|(name, _)| matches!(name, "pyo3" | "dlbridge-pyo3"))

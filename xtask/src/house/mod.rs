@@ -9,8 +9,9 @@ mod rooms;
 mod rules;
 
 use anyhow::Result;
+use pulldown_cmark::{Event, Parser, Tag};
 
-use crate::shell::{files, report, root};
+use crate::shell::{files, line_of, report, root};
 use crate::workspace;
 
 /// Written by cbindgen, as long as the C API is.
@@ -37,6 +38,7 @@ pub(crate) fn check() -> Result<()> {
         if name.ends_with(".md") {
             findings.extend(names.check(name, text));
             findings.extend(notes::ranges(name, text, &listed));
+            findings.extend(relative_links(name, text));
         } else {
             findings.extend(names.check(name, &names::head(text)));
             findings.extend(names.check_files(name, text));
@@ -61,8 +63,52 @@ pub(crate) fn check() -> Result<()> {
     report(&findings)
 }
 
+/// The relative links of a page that an index shows, as `name:line: problem`: they lead nowhere there, since it shows the
+/// page without the files of its package.
+fn relative_links(name: &str, text: &str) -> Vec<String> {
+    let folder = name.strip_suffix("/README.md").unwrap_or_default();
+    let is_shown = |package: &str| !package.is_empty() && !package.contains('/');
+    if !["doctor", "python"].contains(&folder)
+        && !folder.strip_prefix("crates/").is_some_and(is_shown)
+    {
+        return Vec::new();
+    }
+    let events = Parser::new(text).into_offset_iter();
+    let links = events.filter_map(|(event, place)| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            Some((dest_url, place))
+        }
+        _ => None,
+    });
+    let relative = links.filter(|(link, _)| !link.starts_with("https://"));
+    let told = |(link, place): (_, std::ops::Range<usize>)| {
+        format!("{name}:{}: a relative link to {link}", line_of(text, place.start))
+    };
+    relative.map(told).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::relative_links;
+
+    #[test]
+    fn a_packed_page_has_no_relative_link() {
+        let text = "[a](https://a.example)\n\n[up](upstream/README.md) ![b](b.svg)\n`[c](d)`\n";
+        for name in ["doctor/README.md", "python/README.md", "crates/dlbridge/README.md"] {
+            let links = relative_links(name, text);
+            assert_eq!(links.len(), 2, "{links:?}");
+            assert_eq!(links[0], format!("{name}:3: a relative link to upstream/README.md"));
+        }
+        for name in [
+            "README.md",
+            "doctor/upstream/README.md",
+            "crates/dlbridge/docs/README.md",
+            "crates/README.md",
+        ] {
+            assert!(relative_links(name, text).is_empty(), "{name}");
+        }
+    }
+
     #[test]
     fn this_project_keeps_the_rules() {
         super::check().unwrap();
