@@ -97,7 +97,8 @@ pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
     let install = "-m pip install --quiet --force-reinstall --no-deps".split(' ');
     cmd!(venv.sh, "{bare} {install...} {wheel}").run()?;
     let write = write.then_some("--write");
-    each_line(cmd!(venv.sh, "python benches {write...} check {bare}"), |line| println!("{line}"))
+    let check = cmd!(venv.sh, "python benches {write...} check {bare}");
+    each_line(check, |line| println!("{line}"), None)
 }
 
 /// Builds the program in Rust.

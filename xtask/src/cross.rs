@@ -6,7 +6,8 @@ use anyhow::Result;
 use xshell::cmd;
 
 use crate::shell::{answer, shell, succeeds, target as folder};
-use crate::steps::{Steps, Tally, skip};
+use crate::steps::{Steps, skip};
+use crate::tally::Tally;
 use crate::workspace;
 
 /// Tests of calls that QEMU answers by itself: of seals of a file on disk, of advice to remove pages, of

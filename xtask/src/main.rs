@@ -16,6 +16,7 @@ mod python;
 mod sanitize;
 mod shell;
 mod steps;
+mod tally;
 mod test;
 mod workspace;
 

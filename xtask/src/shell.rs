@@ -1,6 +1,6 @@
 //! Where files are in the repository, and how programs are started there.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -63,26 +63,44 @@ pub(crate) fn answer(cmd: Cmd<'_>) -> Option<String> {
     cmd.quiet().ignore_stderr().read().ok()
 }
 
-/// Runs a program and passes each line that it prints to `on_line`; errors are shown. If it fails, the error has the
-/// first lines in which a test runner, or `python benches check`, names what failed: a long log may be cut.
-pub(crate) fn each_line(cmd: Cmd<'_>, mut on_line: impl FnMut(&str)) -> Result<()> {
+/// Runs a program and passes each line that it prints to `on_line`, and each line of errors to `on_error`, or to the screen. If it
+/// fails, the error has the first lines in which a test runner, or `python benches check`, names what failed: a long log may be cut.
+pub(crate) fn each_line(
+    cmd: Cmd<'_>,
+    mut on_line: impl FnMut(&str),
+    on_error: Option<&mut (dyn FnMut(&str) + Send)>,
+) -> Result<()> {
     let shown = cmd.to_string();
     eprintln!("$ {shown}");
     let mut command = Command::from(cmd);
+    if on_error.is_some() {
+        command.stderr(Stdio::piped());
+    }
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = started.with_context(|| format!("cannot start `{shown}`"))?;
     let mut failed = Vec::new();
-    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end_matches('\r');
-        if failed.len() < 10 && (line.starts_with("FAILED ") || line.ends_with(" FAILED")) {
-            failed.push(line.to_owned());
+    let (output, errors) = (child.stdout.take().expect("it is piped"), child.stderr.take());
+    std::thread::scope(|scope| {
+        if let (Some(errors), Some(on_error)) = (errors, on_error) {
+            scope.spawn(move || lines(errors, on_error));
         }
-        on_line(line);
-    }
+        lines(output, &mut |line| {
+            if failed.len() < 10 && (line.starts_with("FAILED ") || line.ends_with(" FAILED")) {
+                failed.push(line.to_owned());
+            }
+            on_line(line);
+        })
+    })?;
     let status = child.wait()?;
     ensure!(status.success(), "`{shown}` failed ({status}) {}", failed.join("; "));
+    Ok(())
+}
+
+/// Passes each line of an output on, as far as it can be read.
+fn lines(output: impl Read, on_line: &mut dyn FnMut(&str)) -> Result<()> {
+    for line in BufReader::new(output).split(b'\n') {
+        on_line(String::from_utf8_lossy(&line?).trim_end_matches('\r'));
+    }
     Ok(())
 }
 
@@ -116,7 +134,7 @@ mod tests {
         let script = "echo one; echo FAILED a.py::b; echo 'test c ... FAILED'; exit 3";
         let mut lines = Vec::new();
         let sh = Shell::new().unwrap();
-        let done = each_line(cmd!(sh, "sh -c {script}"), |line| lines.push(line.to_owned()));
+        let done = each_line(cmd!(sh, "sh -c {script}"), |line| lines.push(line.to_owned()), None);
         assert_eq!(lines, ["one", "FAILED a.py::b", "test c ... FAILED"]);
         let error = done.unwrap_err().to_string();
         assert!(error.ends_with("FAILED a.py::b; test c ... FAILED"), "{error}");

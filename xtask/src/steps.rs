@@ -1,7 +1,6 @@
 //! The steps of a long command: a heading and a time for each, a summary at the end, and the sum of
 //! what test runners count. A failed step never hides the ones after it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
@@ -9,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
-use xshell::Cmd;
 
-use crate::shell::{each_line, target};
+use crate::shell::target;
+use crate::tally::Tally;
 
 /// Names steps that fail where they would be skipped, and words of reasons for which no test may be
 /// skipped: CI sets it.
@@ -125,6 +124,7 @@ impl Steps {
         let mut tally = Tally::default();
         let required = self.required.clone();
         let went_well = self.step(name, || {
+            tally = Tally::of(name)?;
             work(&mut tally)?;
             let is_required = |reason: &String| {
                 let mut words = reason.split(' ').map(|word| word.trim_end_matches(':'));
@@ -185,97 +185,15 @@ impl Steps {
     }
 }
 
-/// How many tests passed, failed and were skipped.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-    pub(crate) skipped: u64,
-    /// Why tests, or parts of tests, were skipped, and how many.
-    reasons: BTreeMap<String, u64>,
-    /// Nothing that [`REQUIRED`] names can be here: no reason is a failure.
-    pub(crate) is_bare: bool,
-}
-
-impl Tally {
-    /// Runs a test runner, and adds what its closing lines say.
-    pub(crate) fn run(&mut self, runner: Cmd<'_>) -> Result<()> {
-        let mut found = false;
-        let result = each_line(runner, |line| {
-            println!("{line}");
-            if let Some((reason, times)) = Self::reason(line) {
-                *self.reasons.entry(reason.to_owned()).or_default() += times;
-            }
-            if let Some(counted) = Self::read(line) {
-                self.add(&counted);
-                found = true;
-            }
-        });
-        result.and_then(|()| if found { Ok(()) } else { bail!("no test ran") })
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-
-    /// Reads `skipped: no CMake` (our tests in Rust and Julia), and
-    /// `SKIPPED [3] test_x.py:4: torch is not installed` (pytest).
-    fn reason(line: &str) -> Option<(&str, u64)> {
-        if let Some(reason) = line.strip_prefix("skipped: ") {
-            return Some((reason, 1));
-        }
-        let (times, rest) = line.strip_prefix("SKIPPED [")?.split_once("] ")?;
-        Some((rest.split_once(": ").map_or(rest, |(_, reason)| reason), times.parse().ok()?))
-    }
-
-    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...` (cargo),
-    /// `== 2 passed, 1 skipped in 0.12s ==` (pytest, the signs may be missing), and
-    /// `julia: 3 passed, 0 failed, 1 skipped`.
-    fn read(line: &str) -> Option<Self> {
-        let counts = line.strip_prefix("test result: ").or_else(|| line.strip_prefix("julia: "));
-        if let Some(counts) = counts {
-            return Some(Self::sum(counts));
-        }
-        let (counts, time) = line.trim_matches(['=', ' ']).rsplit_once(" in ")?;
-        let is_time = time.starts_with(|c: char| c.is_ascii_digit()) && time.contains('s');
-        let tally = Self::sum(counts);
-        (is_time && tally != Self::default()).then_some(tally)
-    }
-
-    /// Sums parts such as ` 3 passed`; other words count nothing.
-    fn sum(parts: &str) -> Self {
-        let mut tally = Self::default();
-        for part in parts.split(['.', ';', ',']) {
-            let Some((number, word)) = part.trim().split_once(' ') else { continue };
-            let Ok(number) = number.parse::<u64>() else { continue };
-            match word {
-                "passed" | "xfailed" | "xpassed" => tally.passed += number,
-                "failed" | "error" | "errors" => tally.failed += number,
-                "skipped" | "ignored" => tally.skipped += number,
-                _ => {}
-            }
-        }
-        tally
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped, .. } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use anyhow::bail;
 
-    use super::{Steps, Tally, skip};
+    use super::{Steps, skip};
+    use crate::tally::Tally;
 
     fn tally(passed: u64, failed: u64, skipped: u64) -> Tally {
-        Tally { passed, failed, skipped, ..Tally::default() }
+        Tally::sum(&format!("{passed} passed, {failed} failed, {skipped} skipped"))
     }
 
     #[test]
@@ -347,21 +265,5 @@ mod tests {
         steps.join().unwrap();
         assert!(steps.ended[0].starts_with("| beside: beside: fuzz |"), "{:?}", steps.ended);
         assert!(!steps.finish());
-    }
-
-    #[test]
-    fn only_closing_lines_are_counted() {
-        for (line, counted) in [
-            ("test result: FAILED. 12 passed; 1 failed; 2 ignored", Some(tally(12, 1, 2))),
-            ("== 1 failed, 31 passed, 4 skipped, 1 error in 2.10s ==", Some(tally(31, 2, 4))),
-            ("3 passed, 1 xfailed in 61.20s (0:01:01)", Some(tally(4, 0, 0))),
-            ("julia: 700 passed, 2 failed, 1 skipped", Some(tally(700, 2, 1))),
-            ("test tensor::moves ... ok", None),
-            ("no tests ran in 0.01s", None),
-            ("3 passed in a row", None),
-            ("SKIPPED [1] x.py:3: 2 passed", None),
-        ] {
-            assert_eq!(Tally::read(line), counted, "{line}");
-        }
     }
 }

@@ -8,7 +8,8 @@ use xshell::cmd;
 use crate::arguments::{Suite, Test as Options};
 use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
 use crate::shell::{debug_folder, files_in, root, stem, target};
-use crate::steps::{Steps, Tally, skip};
+use crate::steps::{Steps, skip};
+use crate::tally::Tally;
 use crate::workspace::{self, Member};
 use crate::{cross, julia};
 
