@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use xshell::Cmd;
 
 use crate::shell::{each_line, target};
@@ -78,7 +78,8 @@ impl Tally {
             hidden.iter().for_each(|line| eprintln!("{line}"));
         }
         let result = result.and_then(|()| if found { Ok(()) } else { bail!("no test ran") });
-        result.with_context(|| format!("all that was printed is in {}", self.log.display()))
+        let log = self.log.display();
+        result.map_err(|error| anyhow!("{error:#}; all that was printed: {log}"))
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
