@@ -49,12 +49,12 @@ use crate::interpreter::symbol;
 /// }
 ///
 /// #[pymodule(gil_used = false)]
-/// fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// fn ranks(module: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     module.add_function(wrap_pyfunction!(rank, module)?)?;
 ///     defer_reference_counts(module)
 /// }
 /// # Python::initialize();
-/// # Python::attach(|py| extension(&PyModule::new(py, "m").unwrap()).unwrap());
+/// # Python::attach(|py| ranks(&PyModule::new(py, "m").unwrap()).unwrap());
 /// ```
 ///
 /// # Errors
