@@ -1,5 +1,5 @@
 """What tests share: tensors with values, work that several threads do at the same time, and a
-library that plays the CUDA driver.
+fake CUDA driver.
 
 Nothing here is a GPU: what is shown is which functions are called, in which order, with what.
 """
@@ -74,29 +74,26 @@ def failures_in_step(count: int, rounds: int, work: Callable[[int], object]) -> 
 
 
 HERE = Path(__file__).parent
-# Notes each call, and does nothing else.
-NOTES_CALLS = HERE / "fake_driver.c"
-# Does what is queued, as late as it may.
-IS_LATE = HERE.parents[1] / "crates/dlbridge-testing/src/late_driver.c"
+FAKE_DRIVER = HERE.parents[1] / "crates/dlbridge-testing/src/fake_driver/driver.c"
 
 EXECUTE = "import sys; exec(sys.argv[1], {})"
 """What a program makes goes with its names: at exit, hostile's deleter may be gone before them."""
 
 
 class Driver:
-    """The library, built once; `run` is a program that finds it, and what it was asked."""
+    """The fake driver, built once. `run` runs a program that finds it, and returns its calls."""
 
-    def __init__(self, folder: Path, source: Path = NOTES_CALLS) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         compiler = shutil.which("cc")
         if compiler is None or sys.platform != "linux":
-            pytest.skip("a C compiler of Linux builds the library that plays the driver")
+            pytest.skip("the fake driver needs Linux and a C compiler")
         self.folder = folder
         library = folder / "libcuda.so.1"
-        build = [compiler, "-shared", "-fPIC", "-pthread", "-o", library, source]
+        build = [compiler, "-shared", "-fPIC", "-pthread", *options, "-o", library, FAKE_DRIVER]
         subprocess.run(build, check=True)
 
     def run(self, code: str, *, fails: str = "", forgets: str = "") -> list[str]:
-        """Runs a program; the calls that the driver got, without those that only open it."""
+        """Runs a program; the driver's calls (`NAME FIRST SECOND`), without those that open it."""
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         log.touch()
@@ -105,7 +102,7 @@ class Driver:
             "LD_LIBRARY_PATH": str(self.folder),
             "FAKE_DRIVER_LOG": str(log),
             "FAKE_DRIVER_FAILS": fails,
-            "LATE_DRIVER_FORGETS": forgets,
+            "FAKE_DRIVER_FORGETS": forgets,
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
         }
         done = subprocess.run(
@@ -113,4 +110,4 @@ class Driver:
         )
         assert done.returncode == 0, done.stderr
         self.output = done.stdout
-        return [line for line in log.read_text().splitlines() if not line.startswith("init")]
+        return [line for line in log.read_text().splitlines() if not line.startswith("cuInit")]

@@ -294,6 +294,8 @@ def driver(tmp_path_factory):
 HEAD = """
 import dlbridge
 from test_array_interface import CudaInterface as Interface
+from fake_cuda import stream
+stream(1), stream(1)  # numbers 0x5000 and 0x5001, on the device of the interface
 """
 
 
@@ -308,7 +310,7 @@ class TestCudaMemory:
             "cuda:1 0x7100 (3,) (1,) float32 False",
             "cuda:0 0x8100 (3,) (1,) float32 False",
         ]
-        assert calls == ["pointer 9 7100", "pointer 9 8100"]
+        assert calls == ["cuPointerGetAttribute 9 7100", "cuPointerGetAttribute 9 8100"]
 
     def test_everything_is_carried(self, driver):
         driver.run(
@@ -347,7 +349,9 @@ class TestCudaMemory:
             HEAD + "try:\n    dlbridge.from_dlpack(Interface(data=(0x10, False)))\n"
             "except BufferError as error:\n    print(error)\n"
         )
-        assert driver.output == "stream: cuPointerGetAttribute failed with error 1\n"
+        assert (
+            driver.output == "stream: cuPointerGetAttribute failed with CUDA_ERROR_INVALID_VALUE\n"
+        )
 
     def test_without_a_driver_the_device_is_unknown(self):
         try:
@@ -372,25 +376,25 @@ class TestCudaStreams:
     def test_without_a_stream_nothing_is_waited_for(self, driver):
         for stream in ("", "stream=None"):
             code = f"dlbridge.from_dlpack(Interface({stream})).__dlpack__(stream=1)\n"
-            assert driver.run(HEAD + code) == ["pointer 9 7100"]
+            assert driver.run(HEAD + code) == ["cuPointerGetAttribute 9 7100"]
 
     def test_the_default_stream_waits_for_the_interfaces(self, driver):
         calls = driver.run(HEAD + "dlbridge.from_dlpack(Interface(stream=0x5000))\n")
-        assert "record e001 5000" in calls
-        assert "wait 1 e001" in calls
-        assert calls.index("record e001 5000") < calls.index("wait 1 e001")
-        assert "destroy e001 0" in calls
+        assert "cuEventRecord e001 5000" in calls
+        assert "cuStreamWaitEvent 1 e001" in calls
+        assert calls.index("cuEventRecord e001 5000") < calls.index("cuStreamWaitEvent 1 e001")
+        assert "cuEventDestroy_v2 e001 0" in calls
 
     def test_the_default_stream_does_not_wait_for_itself(self, driver):
         assert driver.run(HEAD + "dlbridge.from_dlpack(Interface(stream=1))\n") == [
-            "pointer 9 7100"
+            "cuPointerGetAttribute 9 7100"
         ]
 
     def test_the_stream_asked_for_waits(self, driver):
-        calls = driver.run(HEAD + "dlbridge.from_dlpack(Interface(stream=0x5000), stream=0x6000)\n")
-        assert "wait 6000 e001" in calls
+        calls = driver.run(HEAD + "dlbridge.from_dlpack(Interface(stream=0x5000), stream=0x5001)\n")
+        assert "cuStreamWaitEvent 5001 e001" in calls
         calls = driver.run(HEAD + "dlbridge.from_dlpack(Interface(stream=0x5000), stream=-1)\n")
-        assert not any(call.startswith("wait") for call in calls)
+        assert not any(call.startswith("cuStreamWaitEvent") for call in calls)
 
     @pytest.mark.parametrize("stream", [0, -1, -5, "x", 1.5, 2**70])
     def test_a_wrong_stream_is_a_buffer_error(self, stream):

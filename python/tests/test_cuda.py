@@ -1,7 +1,7 @@
 """Streams (who waits for whom, by which functions of the driver), memory that the host can read
 although it is not the CPU's (pinned, and managed), and CUDA slices that an extension makes.
 
-No GPU has run this: device tensors are descriptors that nobody reads, and the driver is played."""
+The tests need no GPU: the driver is a fake, and no code reads other memory of a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import IS_COPIED, LEGACY, READ_ONLY, VERSIONED, Managed, name_of, producer_of, read
-from support import IS_LATE, Driver
+from support import Driver
 
 CUDA, ROCM = 2, 10
 
@@ -62,7 +62,10 @@ HEAD = """
 import dlbridge
 from hostile import Managed
 from test_streams import Device
+from fake_cuda import stream
+stream(), stream()  # numbers 0x5000 and 0x5001
 """
+AT_WORK = HEAD + "import fake_cuda\nfake_cuda.work_on(0)\n"
 
 
 class TestOrder:
@@ -70,43 +73,67 @@ class TestOrder:
 
     def test_the_consumers_stream_waits_for_an_event_of_the_producers(self, driver):
         calls = driver.run(
-            HEAD + "t = dlbridge.from_dlpack(Device((2, 1)), stream=0x5000)\n"
-            "t.__dlpack__(stream=0x6000)\nt.__dlpack__(stream=0x6000)\n"
+            AT_WORK + "stream(1), stream(1)\n"
+            "t = dlbridge.from_dlpack(Device((2, 1)), stream=0x5002)\n"
+            "t.__dlpack__(stream=0x5003)\nt.__dlpack__(stream=0x5003)\n"
         )
-        record = ["context_of 5000 0", "push c100 0", "create e001 2"]
-        record += ["record e001 5000", "pop 0 0"]
-        wait = ["context_of 6000 0", "push c100 0", "wait 6000 e001", "pop 0 0"]
-        destroy = ["push c100 0", "destroy e001 0", "pop 0 0"]
+        record = ["cuStreamGetCtx 5002 0", "cuCtxPushCurrent_v2 c001 0", "cuEventCreate 2 0"]
+        record += ["cuEventRecord e001 5002", "cuCtxPopCurrent_v2 0 0"]
+        wait = ["cuStreamGetCtx 5003 0", "cuCtxPushCurrent_v2 c001 0"]
+        wait += ["cuStreamWaitEvent 5003 e001", "cuCtxPopCurrent_v2 0 0"]
+        destroy = ["cuCtxPushCurrent_v2 c001 0", "cuEventDestroy_v2 e001 0"]
+        destroy += ["cuCtxPopCurrent_v2 0 0"]
         assert calls == record + wait + wait + destroy
 
     def test_default_streams_are_those_of_the_devices_context(self, driver):
         calls = driver.run(
-            HEAD + "t = dlbridge.from_dlpack(Device((2, 1)), stream=2)\nt.__dlpack__(stream=None)\n"
+            AT_WORK + "t = dlbridge.from_dlpack(Device((2, 1)), stream=2)\n"
+            "t.__dlpack__(stream=None)\n"
         )
-        context = ["device 1 0", "retain 1 0", "push c001 0"]
-        record = [*context, "create e001 2", "record e001 2", "pop 0 0"]
-        wait = [*context, "wait 1 e001", "pop 0 0"]
-        assert calls == [*record, *wait, "push c001 0", "destroy e001 0", "pop 0 0"]
+        retain = ["cuDeviceGet 1 0", "cuDevicePrimaryCtxRetain 1 0"]
+        push, pop = "cuCtxPushCurrent_v2 c001 0", "cuCtxPopCurrent_v2 0 0"
+        record = [push, "cuEventCreate 2 0", "cuEventRecord e001 2", pop]
+        wait = [push, "cuStreamWaitEvent 1 e001", pop]
+        assert calls == [*retain, *record, *wait, push, "cuEventDestroy_v2 e001 0", pop]
 
     def test_the_default_stream_is_recorded_when_another_asks(self, driver):
         calls = driver.run(
-            HEAD + "t = dlbridge.from_dlpack(Device())\n"
+            AT_WORK + "t = dlbridge.from_dlpack(Device())\n"
             "t.__dlpack__()\nt.__dlpack__(stream=1)\nt.__dlpack__(stream=-1)\n"
-            "t.__dlpack__(stream=0x6000)\n"
+            "t.__dlpack__(stream=0x5001)\n"
         )
         assert [call.split()[0] for call in calls] == [
-            *["device", "retain", "push", "create", "record", "pop"],
-            *["context_of", "push", "wait", "pop"],
-            *["push", "destroy", "pop"],
+            *["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2"],
+            *["cuEventCreate", "cuEventRecord", "cuCtxPopCurrent_v2"],
+            *["cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuStreamWaitEvent", "cuCtxPopCurrent_v2"],
+            *["cuCtxPushCurrent_v2", "cuEventDestroy_v2", "cuCtxPopCurrent_v2"],
         ]
-        assert "record e001 1" in calls
-        assert "wait 6000 e001" in calls
+        assert "cuEventRecord e001 1" in calls
+        assert "cuStreamWaitEvent 5001 e001" in calls
+
+    def test_a_thread_without_a_current_context_orders_work(self, driver):
+        calls = driver.run(
+            HEAD + "import threading\n"
+            "def work():\n"
+            "    t = dlbridge.from_dlpack(Device((13, 0)), stream=0x5000)\n"
+            "    t.__dlpack__(stream=0x5001)\n"
+            "    memoryview(t).tolist()\n"
+            "    fake_cuda.work_on(1)\n"
+            "    dlbridge.from_dlpack(Device(), stream=0x5000).__dlpack__()\n"
+            "    print(fake_cuda.device())\n"
+            "import fake_cuda\n"
+            "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n"
+        )
+        assert driver.output == "1\n", "the former context is current again"
+        assert "cuStreamWaitEvent 5001 e001" in calls
+        assert "cuEventSynchronize e001 0" in calls
+        assert calls.count("cuDevicePrimaryCtxRetain 0 0") == 1
 
     def test_a_consumer_may_decline_to_wait(self, driver):
         calls = driver.run(
             HEAD + "t = dlbridge.from_dlpack(Device(), stream=0x5000)\nt.__dlpack__(stream=-1)\n"
         )
-        assert not any(call.startswith("wait") for call in calls)
+        assert not any(call.startswith("cuStreamWaitEvent") for call in calls)
         calls = driver.run(
             HEAD + "t = dlbridge.from_dlpack(Device(), stream=-1)\nt.__dlpack__(stream=0x5000)\n"
         )
@@ -122,7 +149,7 @@ class TestOrder:
             "assert table.from_object(t, raw) == 0\n"
             "assert table.to_object(raw, taken) == 0\n"
         )
-        assert "wait 1 e001" in calls
+        assert "cuStreamWaitEvent 1 e001" in calls
 
     def test_the_host_waits_where_the_host_reads(self, driver):
         head = HEAD + "t = dlbridge.from_dlpack(Device((13, 0)), stream=0x5000)\n"
@@ -133,11 +160,11 @@ class TestOrder:
         ]
         for read_it in reads:
             calls = driver.run(head + read_it)
-            assert "synchronize e001 0" in calls, read_it
-            assert not any(call.startswith("wait") for call in calls)
+            assert "cuEventSynchronize e001 0" in calls, read_it
+            assert not any(call.startswith("cuStreamWaitEvent") for call in calls)
         calls = driver.run(HEAD + "bytes(dlbridge.from_dlpack(Device((13, 0))))\n")
-        assert "record e001 1" in calls
-        assert "synchronize e001 0" in calls
+        assert "cuEventRecord e001 1" in calls
+        assert "cuEventSynchronize e001 0" in calls
 
     @pytest.mark.parametrize(("stream", "number"), [("", 1), (", stream=0x5000", 0x5000)])
     def test_the_host_waits_before_managed_memory_is_copied(self, driver, stream, number):
@@ -145,8 +172,8 @@ class TestOrder:
             HEAD + f"t = dlbridge.from_dlpack(Device((13, 0)), copy=True{stream})\n"
             "assert memoryview(t).tolist() == [0, 1, 2]\n"
         )
-        assert f"record e001 {number:x}" in calls
-        assert calls.index(f"record e001 {number:x}") < calls.index("synchronize e001 0")
+        record = calls.index(f"cuEventRecord e001 {number:x}")
+        assert record < calls.index("cuEventSynchronize e001 0")
 
     def test_the_stream_of_the_exchange_table_is_waited_for(self, driver):
         calls = driver.run(
@@ -156,37 +183,32 @@ class TestOrder:
             "print(asked)\n"
         )
         assert driver.output == "[(13, 0)]\n"
-        assert "record e001 5000" in calls
-        assert "synchronize e001 0" in calls
+        assert "cuEventRecord e001 5000" in calls
+        assert "cuEventSynchronize e001 0" in calls
 
     @pytest.mark.parametrize(
-        ("fails", "function"),
-        [
-            ("context_of", "cuStreamGetCtx"),
-            ("push", "cuCtxPushCurrent"),
-            ("create", "cuEventCreate"),
-            ("record", "cuEventRecord"),
-        ],
+        "function", ["cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuEventCreate", "cuEventRecord"]
     )
-    def test_an_error_of_the_driver_is_a_buffer_error(self, driver, fails, function):
+    def test_an_error_of_the_driver_is_a_buffer_error(self, driver, function):
         calls = driver.run(
             HEAD + "try:\n    dlbridge.from_dlpack(Device(), stream=0x5000)\n"
             "except BufferError as error:\n    print(error)\n",
-            fails=fails,
+            fails=function,
         )
-        assert driver.output == f"stream: {function} failed with CUDA_ERROR_INVALID_CONTEXT\n"
-        created = sum(call.startswith("create") for call in calls)
-        destroyed = sum(call.startswith("destroy") for call in calls)
-        assert created == destroyed or fails == "create"
+        name = function.removesuffix("_v2")
+        assert driver.output == f"stream: {name} failed with CUDA_ERROR_UNKNOWN\n"
+        created = sum(call.startswith("cuEventCreate") for call in calls)
+        destroyed = sum(call.startswith("cuEventDestroy") for call in calls)
+        assert created == destroyed or function == "cuEventCreate"
 
     def test_a_wait_that_fails_is_a_buffer_error(self, driver):
         driver.run(
             HEAD + "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
-            "try:\n    t.__dlpack__(stream=0x6000)\nexcept BufferError as error:\n"
+            "try:\n    t.__dlpack__(stream=0x5001)\nexcept BufferError as error:\n"
             "    print(error)\n",
-            fails="wait",
+            fails="cuStreamWaitEvent",
         )
-        assert driver.output.startswith("stream: cuStreamWaitEvent failed with CUDA_ERROR_INVALID")
+        assert driver.output.startswith("stream: cuStreamWaitEvent failed with CUDA_ERROR_UNKNOWN")
 
 
 HOST = {"cuda_host": 3, "rocm_host": 11, "cuda_managed": 13, "tpu_host": 20}
@@ -326,30 +348,18 @@ def test_numpy_reads_pinned_memory_in_place():
         assert (array.ctypes.data, array.tolist()) == (made.base, [0, 1, 2])
 
 
-@pytest.fixture(scope="module")
-def late_driver(tmp_path_factory):
-    """Its streams work as late as they may."""
+@pytest.fixture
+def slices(driver):
+    """The driver, beside the example extension, which makes CUDA slices."""
     reason = "the example extension is not installed"
     if not hasattr(pytest.importorskip("dlbridge_example", reason=reason), "filled"):
         pytest.skip("the example extension is built without CUDA")
-    return Driver(tmp_path_factory.mktemp("driver"), IS_LATE)
+    return driver
 
 
 SLICE = """
-import ctypes
 import dlbridge, dlbridge_example as example
-
-driver = ctypes.CDLL("libcuda.so.1")
-
-def stream():
-    made = ctypes.c_void_p()
-    assert driver.cuStreamCreate(ctypes.byref(made), 1) == 0
-    return made.value
-
-def read(tensor, stream):
-    # The memory of the device that is played is the host's.
-    assert driver.cuStreamSynchronize(ctypes.c_void_p(stream)) == 0
-    return list((ctypes.c_float * len(tensor)).from_address(tensor.data_ptr))
+from fake_cuda import read, stream
 
 ours = stream()
 x = example.filled(3, 7.0)
@@ -368,35 +378,35 @@ WAITS = {
 
 
 @pytest.mark.parametrize("code", WAITS.values(), ids=WAITS)
-def test_a_consumer_of_a_slice_waits_for_its_stream(late_driver, code):
-    late_driver.run(SLICE + code)
-    assert late_driver.output == "[7.0, 7.0, 7.0]\n"
-    late_driver.run(SLICE + code, forgets="cuStreamWaitEvent")
-    assert late_driver.output != "[7.0, 7.0, 7.0]\n", "the driver is late"
+def test_a_consumer_of_a_slice_waits_for_its_stream(slices, code):
+    slices.run(SLICE + code)
+    assert slices.output == "[7.0, 7.0, 7.0]\n"
+    slices.run(SLICE + code, forgets="cuStreamWaitEvent")
+    assert slices.output != "[7.0, 7.0, 7.0]\n", "the driver is late"
 
 
-def test_it_is_a_tensor_on_the_device(late_driver):
-    late_driver.run(SLICE + "print(x, x.__dlpack_device__(), hex(x.data_ptr) != '0x0')\n")
+def test_it_is_a_tensor_on_the_device(slices):
+    slices.run(SLICE + "print(x, x.__dlpack_device__(), hex(x.data_ptr) != '0x0')\n")
     described = "dlbridge.Tensor(shape=(3,), dtype=float32, device=cuda:0)"
-    assert late_driver.output == f"{described} (2, 0) True\n"
+    assert slices.output == f"{described} (2, 0) True\n"
 
 
-def test_a_stream_that_is_told_counts_instead(late_driver):
-    late_driver.run(SLICE + "t = dlbridge.from_dlpack(x, stream=-1)\nprint(read(t, ours))\n")
-    assert late_driver.output != "[7.0, 7.0, 7.0]\n", "nobody waits who does not want to"
+def test_a_stream_that_is_told_counts_instead(slices):
+    slices.run(SLICE + "t = dlbridge.from_dlpack(x, stream=-1)\nprint(read(t, ours))\n")
+    assert slices.output != "[7.0, 7.0, 7.0]\n", "nobody waits who does not want to"
 
 
-def test_the_memory_is_freed_when_the_last_tensor_is_gone(late_driver):
-    late_driver.run(
+def test_the_memory_is_freed_when_the_last_tensor_is_gone(slices):
+    slices.run(
         SLICE + "t = dlbridge.from_dlpack(x, stream=ours)\ndel x\nprint(read(t, ours))\n"
         "at = t.data_ptr\ndel t\n"
     )
-    assert late_driver.output == "[7.0, 7.0, 7.0]\n"
+    assert slices.output == "[7.0, 7.0, 7.0]\n"
 
 
-def test_a_device_that_is_not_there_is_said(late_driver):
-    late_driver.run(
-        SLICE + "try:\n    example.filled(3, 7.0, device=1)\n"
+def test_a_device_that_is_not_there_is_said(slices):
+    slices.run(
+        SLICE + "try:\n    example.filled(3, 7.0, device=9)\n"
         "except Exception as error:\n    print(type(error).__name__, error)\n"
     )
-    assert "driver: opening the device" in late_driver.output
+    assert "driver: opening the device" in slices.output

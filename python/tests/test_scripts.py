@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import dlbridge
-from support import IS_LATE, Driver
+from support import Driver
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHES = ROOT / "benches"
@@ -316,9 +316,9 @@ def test_without_a_gpu_it_says_so_and_ends_with_3(packed):
     ],
 )
 def test_the_programs_are_counted_where_a_gpu_is(packed, tmp_path_factory, said, failed, code):
-    # Found by the driver that is played; no framework here can use it.
+    # A fake driver, which no framework can use.
     folder = tmp_path_factory.mktemp("driver")
-    Driver(folder, IS_LATE)
+    Driver(folder)
     (packed / "tests/test_gpu.py").unlink()
     program(packed, said)
     done = run("run", packed, libraries=folder)

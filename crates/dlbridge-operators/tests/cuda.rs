@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use cudarc::driver::result::{memcpy_dtod_async, memset_d8_async};
 use dlbridge_operators::{AddOperator, DeviceStream, DeviceView, DeviceViewMut, Failure, operator};
-use dlbridge_testing::LateDriver;
+use dlbridge_testing::FakeDriver;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -148,8 +148,8 @@ fn pytorch_gives_its_stream() {
 }
 
 #[test]
-fn operators_queue_their_work_on_the_streams_of_a_driver_that_is_late() {
-    let Some(driver) = LateDriver::build_or_skip() else { return };
+fn operators_queue_their_work_on_the_streams_of_a_fake_driver() {
+    let Some(driver) = FakeDriver::build_or_skip() else { return };
     let said = driver.rerun(&["--ignored"]);
     assert!(said.contains("2 passed; 0 failed"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! CUDA slices of `cudarc` 0.19 in Python: consumers' streams wait for the slice's own, unasked.
-//! No GPU runs this: the tests run beside a driver that is played, which works as late as it may.
+//! The tests need no GPU: they run in a process with a fake driver, which works as late as CUDA permits.
 #![cfg(feature = "cudarc-0_19")]
-#![allow(unsafe_code, reason = "plays a framework with an exchange table")]
+#![allow(unsafe_code, reason = "a fake framework with an exchange table")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
 use dlbridge::{ArcTensor, Device, Flags, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{Borrow, ExportDlpack, PyTensor, Result, Stream, TensorObject, dlpack_methods};
-use dlbridge_testing::LateDriver;
+use dlbridge_testing::FakeDriver;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
@@ -28,7 +28,7 @@ struct Late {
 type Read = Box<dyn Fn(&Tensor) -> Vec<u8>>;
 
 fn late() -> Late {
-    let context = cudarc_0_19::context(Device::cuda(0)).expect("the driver that is played");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the fake driver");
     let (theirs, ours) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let mut slice = theirs.alloc_zeros::<u8>(4).unwrap();
     theirs.synchronize().unwrap();
@@ -164,10 +164,10 @@ fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
 const TESTS: usize = 4;
 
 #[test]
-fn the_tests_pass_beside_a_driver_that_is_late() {
-    let Some(driver) = LateDriver::build_or_skip() else { return };
+fn the_tests_pass_with_a_fake_driver() {
+    let Some(driver) = FakeDriver::build_or_skip() else { return };
     let said = driver.rerun(&["--ignored"]);
     assert!(said.contains(&format!("{TESTS} passed; 0 failed")), "{said}");
-    let said = driver.rerun_forgetting("cuStreamWaitEvent", &["--ignored"]);
+    let said = driver.rerun_with(&[("FAKE_DRIVER_FORGETS", "cuStreamWaitEvent")], &["--ignored"]);
     assert!(said.contains(&format!("1 passed; {} failed", TESTS - 1)), "{said}");
 }

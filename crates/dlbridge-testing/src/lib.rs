@@ -11,7 +11,7 @@
 //! | a conversion of a whole `Tensor` to your type | [`conformance::taker`] |
 //! | the import of an unusual descriptor | [`Foreign`] |
 //! | who drops an owner, how often, and what if that panics | [`CountingOwner`] |
-//! | the order of work on CUDA streams, without a GPU | [`LateDriver`] |
+//! | the order of work on CUDA streams, without a GPU | [`FakeDriver`] |
 //!
 //! A whole adapter in two calls:
 //!
@@ -30,10 +30,10 @@
 //! ```
 
 pub mod conformance;
+mod fake_driver;
 mod foreign;
-mod late_driver;
 mod owner;
 
+pub use fake_driver::FakeDriver;
 pub use foreign::Foreign;
-pub use late_driver::LateDriver;
 pub use owner::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};

@@ -1,5 +1,5 @@
-//! `candle-core` 0.11 on CUDA, as far as it shows where Candle is built without: beside a driver
-//! that is played, tensors on the CPU say that their elements are in a CUDA slice.
+//! `candle-core` 0.11 on CUDA, as far as it shows where Candle is built without: with a fake
+//! driver, tensors on the CPU say that their elements are in a CUDA slice.
 #![cfg(all(feature = "candle-core-0_11-cuda", not(miri)))]
 
 use std::sync::mpsc;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use candle_core::{Device as CandleDevice, Var};
 use cudarc::driver::{CudaSlice, DevicePtr};
 use dlbridge::{Access, Device, Error, candle_core_0_11_cuda, cudarc_0_19};
-use dlbridge_testing::LateDriver;
+use dlbridge_testing::FakeDriver;
 
 /// A slice that lives as long as the program, as one in a storage that is locked does.
 fn slice(values: &[f32]) -> &'static CudaSlice<f32> {
-    let context = cudarc_0_19::context(Device::cuda(0)).expect("the driver that is played");
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the fake driver");
     let stream = context.new_stream().unwrap();
     let mut slice = stream.alloc_zeros::<f32>(values.len()).unwrap();
     stream.synchronize().unwrap();
@@ -81,11 +81,11 @@ fn candle_writes_when_the_tensor_is_gone() {
 const TESTS: usize = 4;
 
 #[test]
-fn the_tests_pass_beside_a_driver_that_is_late() {
-    let Some(driver) = LateDriver::build_or_skip() else { return };
+fn the_tests_pass_with_a_fake_driver() {
+    let Some(driver) = FakeDriver::build_or_skip() else { return };
     let said = driver.rerun(&["--ignored"]);
     assert!(said.contains(&format!("{TESTS} passed; 0 failed")), "{said}");
-    let said = driver.rerun_forgetting("cuStreamWaitEvent", &["--ignored"]);
+    let said = driver.rerun_with(&[("FAKE_DRIVER_FORGETS", "cuStreamWaitEvent")], &["--ignored"]);
     assert!(said.contains("test another_stream_waits_for_candles ... FAILED"), "{said}");
 }
 

@@ -6,6 +6,12 @@ import struct
 cuda = C.CDLL("libcuda.so.1")
 cuda.cuMemsetD8Async.argtypes = [C.c_void_p, C.c_ubyte, C.c_size_t, C.c_void_p]
 
+# The frameworks have a context current on the thread that calls an operator.
+context = C.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(C.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+
 
 def new_stream():
     stream = C.c_void_p()

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::protocol::stream::{self, Platform};
 use dlbridge::{Device, Tensor};
@@ -115,6 +116,8 @@ type Context = *mut c_void;
 
 /// `CU_EVENT_DISABLE_TIMING`: an event is only used to wait for it.
 const DISABLE_TIMING: c_uint = 2;
+/// `CUDA_ERROR_INVALID_CONTEXT`: the thread has no current context.
+const INVALID_CONTEXT: c_int = 201;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const DEVICE_ORDINAL: c_int = 9;
 
@@ -211,9 +214,22 @@ impl Driver {
         Err(Error::buffer(format!("stream: {function} failed with {name}")))
     }
 
-    /// The primary context of a device. It is never released: releasing the last reference would
-    /// destroy it while other libraries use it.
+    /// The primary context of a device. It is retained once and never released: releasing the last
+    /// reference would destroy it while other libraries use it.
     fn primary_context(&self, device: Device) -> Result<Context> {
+        static RETAINED: [AtomicPtr<c_void>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
+        let Some(place) = usize::try_from(device.id).ok().and_then(|id| RETAINED.get(id)) else {
+            return self.retain_primary_context(device);
+        };
+        let mut context = place.load(Ordering::Relaxed);
+        if context.is_null() {
+            context = self.retain_primary_context(device)?;
+            place.store(context, Ordering::Relaxed);
+        }
+        Ok(context)
+    }
+
+    fn retain_primary_context(&self, device: Device) -> Result<Context> {
         let (mut ordinal, mut context) = (0, ptr::null_mut());
         // SAFETY: a place for the answer (F7).
         let status = unsafe { (self.call.device)(&raw mut ordinal, device.id) };
@@ -224,11 +240,16 @@ impl Driver {
         Ok(context)
     }
 
-    /// The context that a stream was made in.
-    fn context_of(&self, stream: StreamHandle) -> Result<Context> {
+    /// The context that a stream was made in. A thread without a current context cannot ask, so the
+    /// primary one of the device is current for a second call.
+    fn context_of(&self, stream: StreamHandle, device: Device) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: a stream that exists (the duty of `Stream`), and a place for the answer.
-        let status = unsafe { (self.call.context_of)(stream, &raw mut context) };
+        let mut ask = || unsafe { (self.call.context_of)(stream, &raw mut context) };
+        let mut status = ask();
+        if status == INVALID_CONTEXT {
+            status = self.within(self.primary_context(device)?, || Ok(ask()))?;
+        }
         self.check("cuStreamGetCtx", status)?;
         Ok(context)
     }
@@ -308,7 +329,7 @@ fn handle(number: i64) -> StreamHandle {
 fn context(driver: &Driver, number: i64, device: Device) -> Result<Context> {
     match number {
         1 | 2 => driver.primary_context(device),
-        _ => driver.context_of(handle(number)),
+        _ => driver.context_of(handle(number), device),
     }
 }
 
@@ -347,7 +368,8 @@ impl Event {
     }
 
     pub(crate) fn before_host(&self) -> Result<()> {
-        Driver::get()?.wait_on_host(self.event)
+        let driver = Driver::get()?;
+        driver.within(self.context, || driver.wait_on_host(self.event))
     }
 }
 
