@@ -69,6 +69,8 @@ pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
 pub use memory::handle::ManagedTensor;
+#[cfg(feature = "rayon")]
+pub use memory::thread_pool;
 pub use memory::{Element, Iter, Plain, ReadCell};
 #[cfg(feature = "rayon")]
 pub use tensor::ParIter;

@@ -7,7 +7,7 @@ mod gpu;
 mod image;
 mod operators;
 
-use dlbridge::{Parts, Tensor};
+use dlbridge::{Parts, Tensor, ViewMut, thread_pool};
 use dlbridge_pyo3::{
     Allocator, PyTensor, PyTensorMut, PyTensorOf, Result, Shape, Writable, defer_reference_counts,
 };
@@ -58,12 +58,16 @@ fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let matrix: PyTensorOf<f32, 2> = x.extract()?;
     let result = x.py().detach(|| -> Result<Tensor> {
         let mut result = matrix.to_contiguous()?;
-        result.view_mut::<f32>()?.par_rows_mut()?.for_each(|mut row| {
+        let mut view = result.view_mut::<f32>()?;
+        let rows = view.par_rows_mut()?;
+        let each = |mut row: ViewMut<'_, f32>| {
             let most = row.as_view().iter().fold(f32::MIN, f32::max);
             row.map_inplace(|value| (value - most).exp());
             let sum: f32 = row.as_view().iter().sum();
             row.map_inplace(|value| value / sum);
-        });
+        };
+        // rayon's global pool would wait for ever in a forked process.
+        thread_pool().install(|| rows.for_each(each));
         Ok(result)
     })?;
     PyTensor::new(result).to_caller(x)

@@ -44,6 +44,8 @@ pub(crate) mod owner;
 mod parallel;
 pub(crate) mod read;
 pub(crate) mod slice;
+#[cfg(feature = "rayon")]
+mod threads;
 pub(crate) mod unwind;
 pub(crate) mod write;
 
@@ -53,3 +55,5 @@ pub(crate) use handle::Handle;
 pub use iter::Iter;
 pub(crate) use iter::RowElements;
 pub use read::ReadCell;
+#[cfg(feature = "rayon")]
+pub use threads::thread_pool;

@@ -9,6 +9,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 
 use super::buffer::Buffer;
 use super::read::{Elements, write_mapped, write_zipped};
+use super::threads::on_many;
 use super::write::{Described, ElementsMut, Others, write_run, write_run_zipped};
 use super::{Iter, RowElements};
 use crate::layout::Runs;
@@ -83,8 +84,10 @@ impl<'a, T: Element> Elements<'a, T> {
             let target = target.cast::<MaybeUninit<U>>();
             // SAFETY: aligned room for `len` values, which need not be initialised (R1, R7).
             let places = unsafe { slice::from_raw_parts_mut(target, self.checked().len()) };
-            split((0, places), half_the_places)
-                .for_each(|(start, places)| write(start..start + places.len(), places));
+            let pieces = split((0, places), half_the_places);
+            on_many(|| {
+                pieces.for_each(|(start, places)| write(start..start + places.len(), places));
+            });
             Ok(())
         };
         // SAFETY: the pieces are all places, and each is initialised (the caller's duty).
@@ -102,7 +105,7 @@ impl<T: Element> ElementsMut<'_, T> {
         let elements = self.elements();
         let checked = elements.checked();
         checked.check_disjoint()?;
-        split(0..checked.len(), halves).for_each(|range| {
+        in_pieces(checked.len(), |range| {
             let (shape, strides) = (checked.shape(), checked.strides());
             let (front, runs, back) = Runs::within(shape, strides, checked.len(), range);
             for run in [front].into_iter().chain(runs).chain([back]) {
@@ -127,7 +130,7 @@ impl<T: Element> ElementsMut<'_, T> {
         let elements = self.elements();
         let checked = elements.checked();
         checked.check_disjoint()?;
-        split(0..checked.len(), halves).for_each(|range| {
+        in_pieces(checked.len(), |range| {
             let (shape, strides) = (checked.shape(), checked.strides());
             let mut others =
                 Others::new(others.cells(), others.iter_of(range.clone()), range.start);
@@ -155,6 +158,11 @@ impl<T: Element> ElementsMut<'_, T> {
         let row = move |number| ElementsMut::over(Described::Whole(rows.row(number)));
         Ok((0..RowElements::new(elements, 1).len()).into_par_iter().map(row))
     }
+}
+
+/// Calls a function for ranges of numbers, which are those below `len`, on many threads.
+fn in_pieces(len: usize, function: impl Fn(Range<usize>) + Sync) {
+    on_many(|| split(0..len, halves).for_each(&function));
 }
 
 /// Two halves of a range of two numbers or more.

@@ -12,8 +12,10 @@ use crate::{Element, Error, Tensor, View, ViewMut};
 
 /// # On many threads
 ///
-/// With the feature `rayon`, for any strides. A view is also a parallel iterator over its elements,
-/// to reduce, zip or collect:
+/// With the feature `rayon`, for any strides. `par_map_to_tensor` and `par_zip_to_tensor` run on
+/// [`thread_pool`](crate::thread_pool). A view is also a parallel iterator over its elements, to reduce, zip or collect. It
+/// runs, as any of rayon, on the pool that it is called in. In a process that may be forked, call it within
+/// [`thread_pool().install`](crate::thread_pool):
 ///
 /// ```
 /// use dlbridge::{Parts, Tensor};
