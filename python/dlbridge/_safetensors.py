@@ -23,10 +23,12 @@ class SafetensorsFile(Mapping[str, _native.Tensor]):
 
     @property
     def _open(self) -> dict[str, _native.Tensor]:
-        if self._tensors is None:
+        # Read once: another thread may leave the `with` block meanwhile.
+        tensors = self._tensors
+        if tensors is None:
             message = "expected an open file, found one that its `with` block closed"
             raise ValueError(message)
-        return self._tensors
+        return tensors
 
     def tensors(self) -> dict[str, _native.Tensor]:
         """All tensors, in a dict."""
@@ -59,7 +61,8 @@ class SafetensorsFile(Mapping[str, _native.Tensor]):
 
     def __repr__(self) -> str:
         """Describe the file."""
-        tensors = "closed" if self._tensors is None else f"{len(self._tensors)} tensors"
+        found = self._tensors
+        tensors = "closed" if found is None else f"{len(found)} tensors"
         return f"dlbridge.SafetensorsFile({tensors}, nbytes={self.nbytes})"
 
 

@@ -92,6 +92,13 @@ class TestOpen:
         os.remove(model)
         assert weight.sum() == 15
 
+    def test_a_file_that_another_thread_closes_meanwhile(self, model):
+        class Closed(dlbridge.SafetensorsFile):
+            seen = iter([{"x": 1}, None])
+            _tensors = property(lambda self: next(self.seen), lambda self, tensors: None)
+
+        assert Closed({}, {}, 0)["x"] == 1
+
     @pytest.mark.parametrize("name", DTYPES)
     def test_every_dtype_of_the_format(self, tmp_path, name):
         dtype, size = DTYPES[name]
@@ -228,7 +235,7 @@ class TestSave:
         cases = [
             ({"x": np.zeros(1, "complex128")}, {}, ValueError, '"x": .*no type for complex128'),
             ({"__metadata__": x}, {}, ValueError, "reserved"),
-            ({"x" * (17 << 20): x}, {}, ValueError, "expected a header of at most 16777216 bytes"),
+            ({"x" * 10**8: x}, {}, ValueError, "header: expected at most 100000000 bytes"),
             ({"x": x}, {"metadata": {"a": 1}}, TypeError, "'int'"),
             ({1: x}, {}, TypeError, "expected a str, found 1"),
             ({"x": "text"}, {}, TypeError, "found str"),
@@ -280,6 +287,24 @@ class TestSave:
         )
         assert subprocess.call([sys.executable, "-c", program, model]) == -signal.SIGXFSZ
         assert os.listdir(model.parent) == [model.name]
+
+    def test_a_folder_that_cannot_be_synced_is_an_error_before_the_file_is_replaced(self, model):
+        before = model.read_bytes()
+        model.chmod(0o666)
+        model.parent.chmod(0o333)
+        program = (
+            "import dlbridge, errno, numpy, os, sys\n"
+            "if os.getuid() == 0: os.setuid(65534)\n"
+            "try: dlbridge.save_safetensors(sys.argv[1], {'x': numpy.zeros(1)}, fsync=True)\n"
+            "except OSError as error: print(errno.errorcode[error.errno])\n"
+        )
+        command = [sys.executable, "-c", program, model.name]
+        folder = model.parent
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+        folder.chmod(0o700)
+        assert (done.stdout, done.stderr) == ("EACCES\n", "")
+        assert model.read_bytes() == before
+        assert os.listdir(folder) == [model.name]
 
     def test_a_full_disk_leaves_the_old_file(self, model):
         before = model.read_bytes()
@@ -372,6 +397,7 @@ class TestBadFiles:
             ({"x": entry("F64", [2**61], 0, large - 8)}, 0, '"x"'),
             ({"x": entry("U8", [2**62, 8], 0, 0)}, 0, '"x"'),
             ({"x": entry("U8", [2**63, 0], 0, 0)}, 0, '"x"'),
+            ({"x": entry("U8", [0, 2**62, 4], 0, 0)}, 0, '"x": '),
             ({"x": entry("U8", [1] * 65, 0, 1)}, 1, "at most 64 axes"),
             ({"x": entry("F4", [3], 0, 1)}, 1, "whole bytes"),
             ({"x": entry("U8", [1], 1, 2)}, 2, '"x": expected bytes from 0 on'),
@@ -390,9 +416,9 @@ class TestBadFiles:
         twice = json.dumps(entry("U8", [0], 0, 0))
         path.write_bytes(header_of(f'{{"x":{twice},"x":{twice}}}'))
         self.refused(path, '"x" twice')
-        for length in [2**24 + 1, 2**32, 2**63, 2**64 - 1]:
+        for length in [10**8 + 1, 2**32, 2**63, 2**64 - 1]:
             path.write_bytes(struct.pack("<Q", length) + b"{}")
-            self.refused(path, "at most 16777216 bytes")
+            self.refused(path, "header: expected at most 100000000 bytes")
 
     def test_an_error_shows_a_name_on_one_line(self, tmp_path):
         path = tmp_path / "x"
@@ -457,6 +483,45 @@ class TestShards:
         for opens in TestBadFiles.OPEN:
             with pytest.raises(ValueError, match=r"fifo.*found a pipe"):
                 opens(shards({"a": "fifo"}))
+
+    def test_the_index_of_a_mixture_of_experts(self, tmp_path):
+        names = [
+            f"model.language_model.layers.{layer}.block_sparse_moe.experts.{expert}.{part}.weight"
+            for layer in range(135)
+            for expert in range(512)
+            for part in ("gate_proj", "down_proj", "up_proj")
+        ]
+        places = {name: entry("U8", [1], place, place + 1) for place, name in enumerate(names)}
+        shard = "model-00001-of-00001.safetensors"
+        (tmp_path / shard).write_bytes(header_of(places) + bytes(len(names)))
+        index = tmp_path / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": dict.fromkeys(names, shard)}))
+        assert len(names) == 207_360
+        assert index.stat().st_size > 20_000_000
+        file = dlbridge.open_safetensors(index)
+        assert (len(file), file[names[-1]].shape) == (207_360, (1,))
+
+    def test_an_index_that_is_too_long_is_no_header(self, shards):
+        path = shards({})
+        os.truncate(path, 10**8 + 1)
+        TestBadFiles().refused(path, "index: expected at most 100000000 bytes")
+
+    def test_two_hundred_shards_need_few_descriptors(self, tmp_path):
+        names = {f"x{number}": f"model-{number:05}-of-00200.safetensors" for number in range(200)}
+        for number, (name, shard) in enumerate(names.items()):
+            header = header_of({name: entry("U8", [1], 0, 1)})
+            (tmp_path / shard).write_bytes(header + bytes([number]))
+        index = tmp_path / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": names}))
+        program = (
+            "import dlbridge, resource, sys\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+            "for opens in dlbridge.open_safetensors, dlbridge.seal_safetensors:\n"
+            "    file = opens(sys.argv[1])\n"
+            "    assert [file[f'x{number}'].tolist() for number in range(200)] == "
+            "[[number] for number in range(200)]\n"
+        )
+        subprocess.run([sys.executable, "-c", program, index], check=True, timeout=60)
 
 
 class TestSeal:

@@ -74,7 +74,7 @@ impl Builder {
     ///
     /// [`OutOfMemory`](Error::OutOfMemory) for a size that the machine does not have (pages are
     /// allocated when they are filled), a shape or dtype that no tensor can have, or
-    /// [`Refused`](Error::Refused) for a name that is used twice or reserved (`__metadata__`), for a header above 16 MiB,
+    /// [`Refused`](Error::Refused) for a name that is used twice or reserved (`__metadata__`), for a header above 100 MB,
     /// and on systems other than Linux.
     pub fn allocate(self) -> Result<Filling, Error> {
         let (header, contents) = plan(self.tensors, self.metadata)?;

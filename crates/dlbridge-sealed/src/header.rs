@@ -66,7 +66,7 @@ pub(crate) fn plan(
     });
     let json = header::write(&words, stored);
     let start = (SIZE + json.len()).next_multiple_of(ALIGN);
-    check_length(start - SIZE).map_err(refused)?;
+    check_length("header", start - SIZE).map_err(refused)?;
     let mut bytes = ((start - SIZE) as u64).to_le_bytes().to_vec();
     bytes.extend(json.bytes());
     // JSON may end in spaces.

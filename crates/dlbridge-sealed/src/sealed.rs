@@ -235,7 +235,7 @@ pub fn seal<'a, N: Into<String>>(
 /// [`Builder::allocate`].
 pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {
     let path = path.as_ref();
-    let (files, Contents { entries, metadata, .. }) = file::open(path)?;
+    let Contents { entries, metadata, .. } = file::open(path, |_, _| Ok(()))?;
     let mut builder = Builder::new();
     for Entry { name, dtype, shape, .. } in &entries {
         builder = builder.tensor(name, little_endian(*dtype)?, shape);
@@ -243,10 +243,13 @@ pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {
     let texts = metadata.into_iter();
     let builder = texts.fold(builder, |builder, (key, value)| builder.metadata(key, value));
     let mut filling = builder.allocate()?;
-    for entry in &entries {
-        // The tensors of a file follow each other without a gap.
-        let filled = filling.read_from(&entry.name, &files[entry.file]);
-        filled.map_err(FileError::of(path))?;
+    // Opened once more, so that one shard is open at a time. The tensors of a file follow each other without a gap.
+    let again = file::open(path, |file, entries| {
+        entries.iter().try_for_each(|entry| filling.read_from(&entry.name, file))
+    })?;
+    if again.entries != entries {
+        let reason = "expected the same tensors while the file is copied, found others";
+        return Err(FileError::of(path)(io::Error::new(io::ErrorKind::InvalidData, reason)));
     }
     Ok(filling.seal()?)
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use std::{error, fmt};
 
-use super::header::{self, Contents, SIZE};
+use super::header::{self, Contents, Entry, SIZE};
 
 /// How the name of the index of a sharded model ends.
 const INDEX: &str = ".index.json";
@@ -44,18 +44,21 @@ pub(super) fn invalid(reason: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-/// Opens a file, or the shards of an index (`*.index.json`). Each file is positioned at its first tensor.
+/// Opens a file, or one shard of an index (`*.index.json`) after the other, and calls a function with each file, which is
+/// positioned at its first tensor, and its tensors.
 ///
 /// # Errors
 ///
-/// A [`FileError`].
-pub fn open(path: &Path) -> io::Result<(Vec<File>, Contents)> {
+/// A [`FileError`], also of the function.
+pub fn open(
+    path: &Path,
+    mut each: impl FnMut(&File, &[Entry]) -> io::Result<()>,
+) -> io::Result<Contents> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.ends_with(INDEX) {
-        return shards(path);
+    match name.ends_with(INDEX) {
+        true => shards(path, each),
+        false => one(path, &mut each),
     }
-    let (file, contents) = one(path).map_err(FileError::of(path))?;
-    Ok((vec![file], contents))
 }
 
 /// Opens a regular file, without waiting for a writer if it is a FIFO, and gets its size.
@@ -81,37 +84,45 @@ pub(super) fn check_regular(kind: FileType) -> io::Result<()> {
     Err(invalid(format!("expected a regular file, found {found}")))
 }
 
-fn one(path: &Path) -> io::Result<(File, Contents)> {
-    let (mut file, size) = regular(path)?;
-    let Some(rest) = size.checked_sub(SIZE) else { return Err(invalid(header::too_short(size))) };
-    let mut length = [0; SIZE];
-    file.read_exact(&mut length)?;
-    let length = header::length(length, rest).map_err(invalid)?;
-    let mut json = vec![0; length];
-    file.read_exact(&mut json)?;
-    let contents = header::contents(&json, rest - length).map_err(invalid)?;
-    Ok((file, contents))
+fn one(
+    path: &Path,
+    each: &mut dyn FnMut(&File, &[Entry]) -> io::Result<()>,
+) -> io::Result<Contents> {
+    let mut read = || {
+        let (mut file, size) = regular(path)?;
+        let rest = size.checked_sub(SIZE).ok_or_else(|| invalid(header::too_short(size)))?;
+        let mut length = [0; SIZE];
+        file.read_exact(&mut length)?;
+        let length = header::length(length, rest).map_err(invalid)?;
+        let mut json = vec![0; length];
+        file.read_exact(&mut json)?;
+        let contents = header::contents(&json, rest - length).map_err(invalid)?;
+        each(&file, &contents.entries)?;
+        Ok(contents)
+    };
+    read().map_err(FileError::of(path))
 }
 
-fn shards(path: &Path) -> io::Result<(Vec<File>, Contents)> {
+fn shards(
+    path: &Path,
+    mut each: impl FnMut(&File, &[Entry]) -> io::Result<()>,
+) -> io::Result<Contents> {
     let named = names(path).map_err(FileError::of(path))?;
     let wrong = |reason: String| FileError::of(path)(invalid(reason));
     // In the order of their names.
     let mut shards: BTreeMap<&str, usize> = named.values().map(|shard| (&**shard, 0)).collect();
-    let (mut files, mut entries, mut metadata) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut size = 0_usize;
-    for (shard, place) in &mut shards {
+    let (mut entries, mut metadata, mut size) = (Vec::new(), BTreeMap::new(), 0_usize);
+    for (number, (shard, place)) in shards.iter_mut().enumerate() {
         let name = Path::new(shard);
         let is_plain = name.components().eq([Component::Normal(name.as_os_str())]);
         if !is_plain || shard.contains(['/', '\\']) {
             return Err(wrong(format!("expected a plain file name, found {shard:?}")));
         }
         let name = path.with_file_name(name);
-        let (file, mut contents) = one(&name).map_err(FileError::of(&name))?;
-        *place = files.len();
-        contents.entries.iter_mut().for_each(|entry| entry.file = *place);
+        let mut contents = one(&name, &mut each)?;
+        *place = number;
+        contents.entries.iter_mut().for_each(|entry| entry.file = number);
         size = size.saturating_add(contents.size);
-        files.push(file);
         entries.append(&mut contents.entries);
         // The first shard that has a key decides.
         contents.metadata.append(&mut metadata);
@@ -124,13 +135,13 @@ fn shards(path: &Path) -> io::Result<(Vec<File>, Contents)> {
             return Err(wrong(format!("expected {name:?} in {shard:?}, found none there")));
         }
     }
-    Ok((files, contents))
+    Ok(contents)
 }
 
 /// The shard of each tensor, as the index says it.
 fn names(path: &Path) -> io::Result<BTreeMap<String, String>> {
     let (mut file, size) = regular(path)?;
-    header::check_length(size).map_err(invalid)?;
+    header::check_length("index", size).map_err(invalid)?;
     let mut json = vec![0; size];
     file.read_exact(&mut json)?;
     header::shards(&json).map_err(invalid)

@@ -10,15 +10,17 @@ use safetensors::tensor::Dtype;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::DTYPES;
-use crate::{DType, Error, MAX_RANK};
+use crate::layout::{Layout, contiguous_strides};
+use crate::{DType, Error, Flags, MAX_RANK};
 
-/// The most bytes that a header may have, so that a hostile one is parsed in less than a second.
-pub const LARGEST: usize = 16 << 20;
+/// The most bytes that a header or an index may have: as many as the format's own library accepts. The index of a mixture of
+/// experts has 207,360 names in 22 MB.
+pub const LARGEST: usize = 100_000_000;
 /// The header is preceded by its size.
 pub const SIZE: usize = size_of::<u64>();
 
 /// A tensor in a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
     /// Its name.
     pub name: String,
@@ -95,23 +97,23 @@ pub fn parse(file: &[u8]) -> Result<Contents, String> {
 /// The length of the header, from the first bytes of a file that has `rest` bytes behind them.
 pub(super) fn length(size: [u8; SIZE], rest: usize) -> Result<usize, String> {
     let length = usize::try_from(u64::from_le_bytes(size)).unwrap_or(usize::MAX);
-    check_length(length)?;
+    check_length("header", length)?;
     if length > rest {
         return Err(format!("expected a header of {length} bytes, found {rest}"));
     }
     Ok(length)
 }
 
-/// Whether readers accept a header of this length.
+/// Whether readers accept a header or an index of this length.
 ///
 /// # Errors
 ///
 /// A message for one that is too long.
-pub fn check_length(length: usize) -> Result<(), String> {
+pub fn check_length(what: &str, length: usize) -> Result<(), String> {
     if length <= LARGEST {
         return Ok(());
     }
-    Err(format!("expected a header of at most {LARGEST} bytes, found {length}"))
+    Err(format!("{what}: expected at most {LARGEST} bytes, found {length}"))
 }
 
 pub(super) fn too_short(size: usize) -> String {
@@ -187,6 +189,10 @@ pub fn size(dtype: DType, shape: &[i64]) -> Result<usize, String> {
     if bits % 8 != 0 {
         return Err(format!("expected whole bytes, found {bits} bits of {dtype}{shape:?}"));
     }
+    // The strides as well: an extent of 0 hides the product of others.
+    let mut strides = vec![0; shape.len()];
+    contiguous_strides(shape, &mut strides);
+    Layout::measure(shape, &strides, dtype, Flags::NONE).map_err(|error| error.to_string())?;
     usize::try_from(bits / 8)
         .map_err(|_| format!("expected a size below 2^63, found shape {shape:?}"))
 }

@@ -24,7 +24,6 @@ use safetensors::tensor::{Dtype, SafeTensorError, TensorView};
 pub use self::memory::MappedFile;
 pub use self::save::save;
 
-use self::file::FileError;
 use self::header::Contents;
 use crate::layout::Placement;
 use crate::layout::contiguous_strides;
@@ -126,13 +125,14 @@ impl Archive<MappedFile> {
     /// # Errors
     ///
     /// Those of the system, with the file's name, and [`InvalidData`](io::ErrorKind::InvalidData) for anything but a regular
-    /// file of the format: a header above 16 MiB, sizes that do not fit, a name twice. In an index: a shard or a tensor that
+    /// file of the format: a header or an index above 100 MB, sizes that do not fit, a name twice. In an index: a shard or a tensor that
     /// is missing, and a shard in another folder.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref();
-        let (files, contents) = file::open(path)?;
-        let owners = files.iter().map(|file| MappedFile::new(file).map(Arc::new));
-        let owners = owners.collect::<io::Result<_>>().map_err(FileError::of(path))?;
+        let mut owners = Vec::new();
+        let contents = file::open(path.as_ref(), |file, _| {
+            owners.push(Arc::new(MappedFile::new(file)?));
+            Ok(())
+        })?;
         Ok(Self { owners, contents, export: MappedFile::export })
     }
 

@@ -23,8 +23,9 @@ const ALIGN: usize = 64;
 /// one, and tensors of the old file, mapped or not, may be among those that are written. A path that is a symbolic link
 /// stays one: the file that it leads to is written. With `fsync`, the file is on the disk when this returns.
 ///
-/// On Linux the temporary file gets its name when it is complete, so that a process that is killed leaves none. Elsewhere,
-/// and on file systems without such files, it leaves `.dlbridge-*.tmp`.
+/// On Linux the temporary file gets a name when it is complete and is renamed at once, so that a process that is killed
+/// while it writes leaves none. One that is killed between these two calls leaves `.dlbridge-*.tmp`; elsewhere, and on file
+/// systems without files that have no name, one that is killed while it writes does as well.
 ///
 /// Tensors of which each fills whole blocks of 64 bytes come first, then the others by what their sizes are a multiple
 /// of, otherwise in the order given. So every tensor is aligned for its elements, without padding between them.
@@ -50,7 +51,7 @@ const ALIGN: usize = 64;
 /// # Errors
 ///
 /// Those of the system. [`InvalidInput`](ErrorKind::InvalidInput), before anything is written, for a dtype that the
-/// format lacks, memory of a device, a name that is used twice or reserved (`__metadata__`), a header above 16 MiB,
+/// format lacks, memory of a device, a name that is used twice or reserved (`__metadata__`), a header above 100 MB,
 /// and a path of anything but a regular file.
 pub fn save<'t, N: Into<String>>(
     path: impl AsRef<Path>,
@@ -101,7 +102,7 @@ fn plan<'t>(
     });
     let json = header::write(metadata, entries);
     let start = (header::SIZE + json.len()).next_multiple_of(ALIGN);
-    header::check_length(start - header::SIZE).map_err(invalid)?;
+    header::check_length("header", start - header::SIZE).map_err(invalid)?;
     let mut bytes = ((start - header::SIZE) as u64).to_le_bytes().to_vec();
     bytes.extend(json.bytes());
     // JSON may end in spaces.
@@ -141,6 +142,9 @@ fn write(
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
+    // Before the old file is replaced: a folder that may be written and not read cannot be opened.
+    #[cfg(unix)]
+    let synced = if fsync { Some(File::open(folder)?) } else { None };
     let temporary = Temporary::create(folder)?;
     // First, so that others never read what the old file kept from them.
     if let Some(mode) = old {
@@ -152,8 +156,8 @@ fn write(
     }
     temporary.rename(path)?;
     #[cfg(unix)]
-    if fsync {
-        File::open(folder)?.sync_all()?;
+    if let Some(folder) = synced {
+        folder.sync_all()?;
     }
     Ok(())
 }
