@@ -16,6 +16,8 @@ USED = {LEGACY: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
 EXCHANGE_ATTRIBUTE, EXCHANGE_NAME = "__dlpack_c_exchange_api__", b"dlpack_exchange_api"
 READ_ONLY, IS_COPIED, SUBBYTE_PADDED = 1, 2, 4
 CPU, CUDA = 1, 2
+COMPLEX = 5
+"""The code of complex elements."""
 HOST_DEVICES = (1, 3, 11, 13)
 """Device types whose memory is read through an ordinary pointer."""
 

@@ -55,6 +55,18 @@ def sample(dtype: str, count: int) -> list[Any]:
     return list(range(count))
 
 
+def telling(dtype: str, count: int) -> list[Any]:
+    """Numbers that no other type of the same width holds in the same bytes."""
+    width = DTYPES[dtype][1]
+    if dtype.startswith("uint"):
+        return [2**width - 1 - number for number in range(count)]
+    if dtype.startswith("int"):
+        return [-1 - number for number in range(count)]
+    if dtype.startswith("complex"):
+        return [complex(number, -number - 0.5) for number in range(count)]
+    return sample(dtype, count) if dtype == "bool" else [-0.5 * n - 0.5 for n in range(count)]
+
+
 def encode(dtype: str, numbers: Sequence[Any]) -> bytes:
     """Contiguous numbers, as that type stores them."""
     if dtype == "bfloat16":

@@ -138,7 +138,7 @@ def _consumer() -> list[str]:
     return [
         f"import ctypes as c, struct; {_now.setup}",
         f"data, dims = c.create_string_buffer(1024), {dims}; at = {at}",
-        f'c.memmove(at, struct.pack("{offer["dtype_format"]}", *range(32)), {offer["bytes"]})',
+        f'c.memmove(at, struct.pack("{offer["dtype_format"]}", *{offer["numbers"]}), {offer["bytes"]})',
         'free = c.CFUNCTYPE(None, c.c_void_p)(lambda _: print("deleter called"))',
         f"raw = c.create_string_buffer({packed})",
         f"class P: __dlpack_device__, __dlpack__ = (lambda s: {offer['device']}), "

@@ -78,6 +78,7 @@ class Managed:
         """How often an unconsumed capsule went."""
         known = dtype if isinstance(dtype, str) else "float32"
         triple = elements.DTYPES[dtype] if isinstance(dtype, str) else dtype
+        is_sample = numbers is None
         if numbers is None:
             numbers = elements.sample(known, 32)
         data = elements.encode(known, numbers)
@@ -136,6 +137,7 @@ class Managed:
                 "context": context,
                 "name": self.name,
                 "bytes": len(data),
+                "numbers": "range(32)" if is_sample else numbers,
                 **({"dtype_format": form} if form else {}),
             }
         )

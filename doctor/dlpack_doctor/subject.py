@@ -127,10 +127,7 @@ class Subject:
         if self.known:
             extents = shape_of(array) if shape is None else shape
             return elements.sample(dtype, prod(self.shape if extents is None else extents))
-        try:
-            return flat(array.tolist())
-        except Exception:
-            raise NotApplicable("the values of its arrays cannot be read (no tolist)") from None
+        return self.seen(array)
 
     @functools.cached_property
     def capsules_only(self) -> bool:
@@ -177,6 +174,15 @@ class Subject:
         values = export.values()
         export.drop()
         return values
+
+    def seen(self, array: Array) -> list[Any]:
+        """An array's values by its own means, not by an export."""
+        if self.look is not None:
+            return flat(self.look(array))
+        try:
+            return flat(array.tolist())
+        except Exception:
+            raise NotApplicable("the values of its arrays cannot be read (no tolist)") from None
 
     def pointer(self, array: Array) -> int:
         """The address of an array's first element."""

@@ -6,6 +6,11 @@ Tests import this; it holds none. Every fault is a subclass that changes one met
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 from dlpack_doctor import abi, elements
 from dlpack_doctor.export import Export, drop_capsules
@@ -30,10 +35,40 @@ def _destroy(capsule):
             _living[address].array.dropped(_living[address])
 
 
-DESTRUCTOR = abi.Destructor(_destroy)
+IN_PYTHON = abi.Destructor(_destroy)
+"""A destructor that loses an exception in flight, as each does that is Python code."""
 # Some faults keep capsules to the end of the process, which would call functions freed before them.
-for _function in (DELETER, DESTRUCTOR):
+for _function in (DELETER, IN_PYTHON):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_function))
+
+
+def _kept_exception():
+    """The same destructor, called by C code that keeps an exception in flight meanwhile."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return IN_PYTHON
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "shield.c"), Path(folder, "shield.so")
+        source.write_text(SHIELD)
+        options = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
+        subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", library, source], check=True)
+        shield = ctypes.PyDLL(str(library))
+    ctypes.c_void_p.in_dll(shield, "in_python").value = abi.address_of(IN_PYTHON)
+    return shield.destroy
+
+
+SHIELD = """
+void PyErr_Fetch(void **, void **, void **);
+void PyErr_Restore(void *, void *, void *);
+void (*in_python)(void *);
+void destroy(void *capsule) {
+    void *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    in_python(capsule);
+    PyErr_Restore(type, value, traceback);
+}
+"""
+DESTRUCTOR = _kept_exception()
 
 
 class Exported:

@@ -3,6 +3,8 @@ faults, written before the checks for them, is found and explained by the clause
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from dlpack_doctor import Verdict, check_consumer, check_producer
@@ -17,6 +19,8 @@ from faulty_producers import SURPRISES as PRODUCER_SURPRISES
 from faulty_producers import DoubleDeleter, Leaking, kept
 from faulty_tables import FAULTS as TABLE_FAULTS
 from faulty_tables import Table, array_type
+from missed_faults import CONSUMERS as MISSED_CONSUMERS
+from missed_faults import PRODUCERS as MISSED_PRODUCERS
 from planted import Array, Consumer
 from subtle_consumers import FAULTS as SUBTLE_CONSUMERS
 from subtle_producers import FAULTS as SUBTLE_PRODUCERS
@@ -40,6 +44,14 @@ def test_an_array_without_a_fault_passes_everything_that_applies():
     assert named(findings, Verdict.FAIL) == set()
     assert named(findings, Verdict.WARN) == set()
     assert len(named(findings, Verdict.PASS)) > 35
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the destructor is C")
+@pytest.mark.parametrize("base", ["planted:Array", "thirty_faults:Grid"])
+def test_the_arrays_that_faults_are_planted_in_have_none_on_the_command_line(base):
+    findings = examine([base], checks=PRODUCER_CHECKS)
+    assert findings.failures == []
+    assert "producer.exception" in named(findings, Verdict.PASS)
 
 
 @pytest.mark.parametrize("fault", PRODUCER_FAULTS, ids=lambda fault: fault.__name__)
@@ -159,6 +171,18 @@ def test_what_a_consumer_may_do_but_surprises_is_a_warning(surprise):
     assert named(findings, Verdict.WARN) == {
         f"consumer.{name}" for name in CONSUMER_SURPRISES[surprise]
     }
+
+
+@pytest.mark.parametrize("fault", MISSED_PRODUCERS, ids=lambda fault: fault.__name__)
+def test_a_producers_fault_that_was_missed_is_found_by_its_check_alone(fault):
+    findings = check_producer(fault, checks=PRODUCER_CHECKS)
+    assert named(findings, Verdict.FAIL) == {f"producer.{name}" for name in MISSED_PRODUCERS[fault]}
+
+
+@pytest.mark.parametrize("fault", MISSED_CONSUMERS, ids=lambda fault: fault.__name__)
+def test_a_consumers_fault_that_was_missed_is_found_by_its_check_alone(fault):
+    findings = examine_consumer(fault())
+    assert named(findings, Verdict.FAIL) == {f"consumer.{name}" for name in MISSED_CONSUMERS[fault]}
 
 
 TABLE = [check for check in PRODUCER_CHECKS if check.startswith("producer.table")]

@@ -11,7 +11,7 @@ import ctypes
 import threading
 
 from dlpack_doctor import abi, elements
-from planted import Array, Consumer, Memory, Taken, seen
+from planted import IN_PYTHON, Array, Consumer, Memory, Taken, seen
 
 PRODUCERS, CONSUMERS = {}, {}
 """Each class, and the clause that it breaks."""
@@ -154,10 +154,10 @@ class OffsetTwice(Grid):
 
 @breaks("destructor")
 class LosesTheException(Grid):
-    """The destructor runs Python code while an exception is in flight, which is lost.
+    """The destructor runs Python code while an exception is in flight, which is lost."""
 
-    Every destructor made of ctypes does, so the other producers are not asked for this.
-    """
+    def wrap(self, held, name):
+        return abi.new_capsule(ctypes.addressof(held.raw), name, IN_PYTHON)
 
 
 @breaks("until the deleter is called")

@@ -16,7 +16,7 @@ def dtypes(subject: Subject) -> Outcome:
     """Every element type is imported as itself, or refused."""
     taken, refused, outcomes = [], [], []
     for name in elements.DTYPES:
-        offer = Offer(subject, dtype=name)
+        offer = Offer(subject, dtype=name, numbers=elements.telling(name, 32))
         if offer.refused:
             refused.append(name)
             continue

@@ -129,10 +129,26 @@ def producer_error(subject: Subject) -> Outcome:
         raise BufferError("the doctor's producer refuses")
 
     asks(subject)
+    for kind in (ValueError, RuntimeError, MemoryError, AttributeError, KeyboardInterrupt):
+        if _is_swallowed(subject, kind):
+            return failed(f"a producer raises {kind.__name__}: no exception")
     answer = attempt(subject, Producer(refuse))
     if isinstance(answer, ReturnedNone) or not isinstance(answer, Exception):
         return failed("no exception")
     return passed() if isinstance(answer, BufferError) else failed(f"{describe(answer)} instead")
+
+
+def _is_swallowed(subject: Subject, kind: type[BaseException]) -> bool:
+    """Whether no exception arrives where a producer raises one of this kind."""
+
+    def refuse(_keywords: dict[str, Any]) -> Any:
+        raise kind("the doctor's producer fails")
+
+    try:
+        answer = attempt(subject, Producer(refuse))
+    except KeyboardInterrupt:
+        return False
+    return isinstance(answer, ReturnedNone) or not isinstance(answer, Exception)
 
 
 @check(
@@ -142,8 +158,8 @@ def no_methods(subject: Subject) -> Outcome:
     """An object without the two methods is an AttributeError."""
     asks(subject)
     answer = attempt(subject, object())
-    if not isinstance(answer, Exception):
-        return failed("it is imported")
+    if isinstance(answer, ReturnedNone) or not isinstance(answer, Exception):
+        return failed("no exception")
     return passed() if isinstance(answer, AttributeError) else warned(f"{describe(answer)} instead")
 
 
@@ -154,6 +170,8 @@ def no_methods(subject: Subject) -> Outcome:
 def wrong_name(subject: Subject) -> Outcome:
     """A capsule of another name is refused."""
     offer = Offer(subject, name=b"something_else", legacy=False)
+    if isinstance(offer.error, ReturnedNone):
+        return failed("no exception")
     return passed(offer.refusal) if offer.refused else failed("it is imported")
 
 
@@ -161,4 +179,6 @@ def wrong_name(subject: Subject) -> Outcome:
 def no_capsule(subject: Subject) -> Outcome:
     """An answer that is no capsule is refused."""
     answer = attempt(subject, Producer(lambda _keywords: 42))
+    if isinstance(answer, ReturnedNone):
+        return failed("no exception")
     return passed(describe(answer)) if isinstance(answer, Exception) else failed("it is imported")

@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 from dlpack_doctor import abi, source
-from dlpack_doctor.consumer.offer import Offer, taken
+from dlpack_doctor.consumer.offer import Offer, ReturnedNone, taken
 from dlpack_doctor.registry import check
 from dlpack_doctor.source import Producer
 from dlpack_doctor.subject import Subject
@@ -117,6 +117,8 @@ def used_capsule(subject: Subject) -> Outcome:
     # A capsule of the ABI that is imported, renamed as a consumer does.
     name = taken(subject).tensor.name
     offer = Offer(subject, name=abi.USED[name], legacy=name == abi.LEGACY)
+    if isinstance(offer.error, ReturnedNone):
+        return failed("no exception")
     return passed(offer.refusal) if offer.refused else failed("it is imported a second time")
 
 

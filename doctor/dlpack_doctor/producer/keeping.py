@@ -11,7 +11,7 @@ from dlpack_doctor import memory
 from dlpack_doctor.export import Export, attempt, best, both
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Array, Subject
-from dlpack_doctor.verdict import NotApplicable, Outcome, describe, failed, passed
+from dlpack_doctor.verdict import NotApplicable, Outcome, Verdict, describe, failed, passed
 
 BLOCKS, POISON = 64, 0x77
 EXPORTS = 300
@@ -87,7 +87,34 @@ def _kept(subject: Subject, **keywords: Any) -> Outcome:
 )
 def owner_kept(subject: Subject) -> Outcome:
     """memory, shape and strides stay valid once the array is dropped."""
-    return _kept(subject)
+    outcome = _kept(subject)
+    return outcome if outcome.verdict is Verdict.FAIL else _large_kept(subject)
+
+
+def _large_kept(subject: Subject) -> Outcome:
+    """The same of memory that an allocator returns to the system."""
+    try:
+        array = subject.array((memory.ELEMENTS,))
+        export = best(array)
+    except NotApplicable:
+        return passed()
+    if export.shape != (memory.ELEMENTS,) or export.strides not in (None, (1,)):
+        return passed()
+    ends = [export.pointer, export.pointer + memory.ELEMENTS * export.tensor.bits // 8 - 64]
+    before = [memory.read(address, 64) for address in ends]
+    held = export.take()
+    del array, export
+    gc.collect()
+    others = [subject.array((memory.ELEMENTS,)) for _ in range(2)]
+    reused = ends[0] in {best(other).pointer for other in others}
+    after = [memory.read(address, 64) for address in ends]
+    if None in after:
+        return failed(f"the memory of {memory.ELEMENTS} elements is gone once the array is dropped")
+    held.release()
+    if reused or before != after:
+        text = "other numbers, or another array, are in the memory of"
+        return failed(f"{text} {memory.ELEMENTS} elements once the array is dropped")
+    return passed()
 
 
 @check(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import Any
 
 from dlpack_doctor import memory, reproduce
-from dlpack_doctor.export import Export, best, both, call_on_foreign_thread, drop_capsules
+from dlpack_doctor.export import Export, attempt, best, both, call_on_foreign_thread, drop_capsules
 from dlpack_doctor.registry import check
 from dlpack_doctor.subject import Subject
 from dlpack_doctor.verdict import (
@@ -20,6 +21,7 @@ from dlpack_doctor.verdict import (
 )
 
 SPECIFICATION = "DLPack, Python specification: "
+OTHERWISE = "released without the deleter"
 
 
 @check("producer.deleter", "DLPack 1.3, deleter: may be NULL if there is no reasonable one")
@@ -37,12 +39,14 @@ def deleter(subject: Subject) -> Outcome:
 def unconsumed(subject: Subject) -> Outcome:
     """A capsule that is not consumed releases its tensor once."""
     outcomes = []
-    for index in range(len(both(subject.array()))):
+    for keywords in _forms(subject):
         array = subject.array()
-        export = both(array)[index]
-        if not export.raw.deleter:
+        answer = attempt(array, **keywords)
+        if isinstance(answer, Exception) or not answer.raw.deleter:
             continue
-        counter, kind = export.watch(), export.kind
+        export, answer = answer, None
+        words = " and ".join(name for name in keywords if name != "max_version")
+        counter, kind = export.watch(), export.kind + (f", asked for with {words}" if words else "")
         # An array that keeps its capsules has a fault of another name.
         del array
         drop_capsules()
@@ -52,16 +56,24 @@ def unconsumed(subject: Subject) -> Outcome:
             outcomes.append(passed("the deleter is called once"))
         elif counter.calls > 1:
             outcomes.append(failed(f"{kind}: the deleter is called {counter.calls} times"))
-        else:
-            outcomes.append(_released_otherwise(subject, export, kind))
+        elif not words:
+            outcomes.append(_released_otherwise(subject, keywords, kind))
+        elif not any(outcome.evidence == OTHERWISE for outcome in outcomes):
+            outcomes.append(failed(f"{kind}: dropped, it does not call the deleter"))
     if not outcomes:
         raise NotApplicable("there is no deleter")
     return combine(*outcomes)
 
 
-def _released_otherwise(subject: Subject, sample: Export, kind: str) -> Outcome:
+def _forms(subject: Subject) -> list[dict[str, Any]]:
+    """Each ABI, and what a producer may make on a path of its own."""
+    plain = [export.keywords for export in both(subject.array())]
+    device = best(subject.array()).device
+    return [*plain, *(plain[-1] | more for more in ({"copy": True}, {"dl_device": device}))]
+
+
+def _released_otherwise(subject: Subject, keywords: dict[str, Any], kind: str) -> Outcome:
     """A destructor may release by other means than the deleter."""
-    keywords = {"max_version": (1, 3)} if sample.versioned else {}
     text = f"{kind}: dropped, it does not call the deleter"
 
     def drop() -> None:
@@ -71,7 +83,7 @@ def _released_otherwise(subject: Subject, sample: Export, kind: str) -> Outcome:
     if subject.any_shape:
         leaks = memory.leaks(drop)
         if leaks is not None:
-            return failed(text) if leaks else passed("released without the deleter")
+            return failed(text) if leaks else passed(OTHERWISE)
     array = subject.array()
     before = memory.references(array)
     Export(array.__dlpack__(**keywords)).drop()

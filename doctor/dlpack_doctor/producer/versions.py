@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dlpack_doctor.export import Export, NoCapsule, ask, attempt
@@ -63,7 +64,21 @@ def before_one(subject: Subject) -> Outcome:
 def one(subject: Subject) -> Outcome:
     """max_version=(1, 0), (1, 3) or (2, 0): a versioned capsule of major version 1."""
     asked = [(1, 0), (1, 3), (2, 0)]
-    return combine(*(_new(_answer(subject, max_version=version), version) for version in asked))
+    outcomes = [_new(_answer(subject, max_version=version), version) for version in asked]
+    return combine(*outcomes, *_with_more(subject))
+
+
+def _with_more(subject: Subject) -> Iterator[Outcome]:
+    """Whether the ABI stays the same where a device or a copy is asked for as well."""
+    array = subject.array()
+    plain = attempt(array, max_version=(1, 3))
+    if isinstance(plain, Exception) or not plain.versioned:
+        return
+    words: list[dict[str, Any]] = [{"dl_device": plain.device}, {"copy": False}, {"copy": True}]
+    for more in (*words, words[0] | words[1], words[0] | words[2]):
+        answer = attempt(array, max_version=(1, 3), **more)
+        if isinstance(answer, Export) and not answer.versioned:
+            yield failed(f"exports the legacy ABI where {' and '.join(more)} is passed as well")
 
 
 def _new(answer: Export | Exception, asked: tuple[int, int]) -> Outcome:
