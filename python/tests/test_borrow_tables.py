@@ -146,6 +146,9 @@ assert list(reads()) == [True, True]
 
 @pytest.mark.parametrize("other", ["None", "object()", "5"])
 def test_the_table_is_found_without_sys(other):
+    """A module that could not ask for the table of borrows (no `sys` in `sys.modules`) kept
+    memory that Python had as well, and read arguments, beside a module that knew the table and
+    wrote them."""
     command = [sys.executable, "-c", PROGRAM + NO_SYS.format(other=other)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -184,6 +187,9 @@ assert list(reads()) == [True, True]
 
 
 def test_the_table_is_that_of_the_main_interpreter():
+    """An extension module whose first borrow was in a sub-interpreter made a second table of
+    borrows there: other modules did not see what it wrote. Later, on Python 3.11, a read there
+    was seen by no other module."""
     pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
     command = [sys.executable, "-c", PROGRAM + OTHER_INTERPRETER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -201,6 +207,8 @@ def test_the_table_is_that_of_the_main_interpreter():
     ],
 )
 def test_modules_share_the_table_of_their_version_alone(program):
+    """Nothing compared the layout of the shared table of borrows with the name by which extension
+    modules find it."""
     command = [sys.executable, "-c", PROGRAM + program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -254,6 +262,8 @@ assert _testcapi.run_in_subinterp(OTHER) == 0
 
 
 def test_a_class_in_a_sub_interpreter_waits_for_no_other():
+    """On Python 3.11, a class with DLPack waited for ever in a sub-interpreter, for the GIL that
+    its own thread held. A sub-interpreter that could start no thread got a panic."""
     pytest.importorskip("_testcapi", reason="this Python has no _testcapi")
     command = [sys.executable, "-c", CALLED_BY_C]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)

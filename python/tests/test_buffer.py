@@ -475,6 +475,8 @@ def test_the_error_of_a_write_says_what_it_is():
 
 
 def test_a_class_of_its_name_does_not_lose_the_flag():
+    """A class in Python with the name of JAX's arrays, over `bytes`, was exported by the legacy
+    ABI, which has no read-only flag."""
     fake = type("ArrayImpl", (bytes,), {"__module__": type(host(np.ones(3))).__module__})
     tensor = dlbridge.from_dlpack(fake(b"abc"))
     assert tensor.readonly and tensor.tolist() == [*b"abc"]

@@ -304,6 +304,9 @@ def test_a_method_that_is_patched_and_put_back_works_as_before(make):
 @PEP_688
 @pytest.mark.parametrize("place", ["Tensor", "Image"])
 def test_a_method_that_is_put_back_does_not_call_itself(place):
+    """Buffer functions were set without their names in the class's dict: `memoryview` recursed
+    until the stack ended once `__buffer__` was patched and put back, and a `__release_buffer__`
+    of Python kept all memory."""
     program = f"""
         import threading
         import dlbridge

@@ -444,6 +444,8 @@ class TestHostileStreams:
             dlbridge.from_dlpack(column_of_tensors(shape))
 
     def test_a_schema_that_is_released_while_parameters_are_parsed_is_not_read(self, monkeypatch):
+        """Python code (`json.loads`) ran while an Arrow schema was being read: a consumer that
+        released it left dangling pointers."""
         made = column_of_tensors("[2, 1]")
         loads = json.loads
 

@@ -277,6 +277,7 @@ def interrupted():
 
 
 def test_a_list_is_interrupted(interrupted):
+    """`repr` and `tolist` of a broadcast of 2^40 elements could not be interrupted."""
     interrupted(strided((1 << 20, 1 << 20), (0, 0)).tolist)
 
 
@@ -366,6 +367,8 @@ class Deep:
 
 @pytest.mark.parametrize("count", [1, 2, 15])
 def test_a_release_ends_after_the_one_that_it_began_in(count):
+    """Python code in a release switched to another greenlet, and came back after the release
+    around it had ended: it went on over freed frames of the stack."""
     greenlet = pytest.importorskip("greenlet", reason="greenlet is not installed")
     main, log = greenlet.getcurrent(), []
 

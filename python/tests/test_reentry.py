@@ -272,6 +272,9 @@ IMPORTS = {
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("run", IMPORTS.values(), ids=IMPORTS)
 def test_an_exception_that_refuses_nothing_leaves_an_import(run, error):
+    """A `KeyboardInterrupt`, `SystemExit`, `MemoryError` or `RecursionError` inside another
+    protocol, a question to a table's object or an entry of an interface became a `BufferError`,
+    or was dropped; any exception of a pickle's import said "install dlbridge"."""
     with pytest.raises(error):
         run(error)
 

@@ -378,6 +378,7 @@ def make(block):
 @pytest.mark.parametrize("where", AT_EXIT)
 @pytest.mark.parametrize("producer", ["NumPy", "PyTorch", "a memoryview", "a callback"])
 def test_a_tensor_at_the_interpreters_exit_does_no_harm(producer, where):
+    """A deleter written in Python crashed after interpreter shutdown."""
     setup = OVER_A_BYTEARRAY.get(producer) or CALLBACK.format(
         path=hostile.__file__.rpartition("/")[0]
     )

@@ -66,6 +66,8 @@ fn run(case: &str, wanted: impl Fn((u32, u32)) -> bool) {
 
 const SUPPORTED: fn((u32, u32)) -> bool = |version| version >= (3, 11);
 
+/// Once a sub-interpreter had existed, the C library treated a detached thread as attached, and
+/// lost wake-ups.
 #[test]
 fn a_foreign_thread_is_refused_after_a_sub_interpreter() {
     run("a_foreign_thread_is_refused_after_a_sub_interpreter", SUPPORTED);
@@ -86,6 +88,8 @@ fn a_second_interpreter_is_refused_by_name() {
     run("a_second_interpreter_is_refused_by_name", SUPPORTED);
 }
 
+/// `dlb_release` waited for ever in a sub-interpreter of Python 3.11, for the GIL that its own
+/// thread held; from 3.12 on it ran the deleter in the wrong interpreter.
 #[test]
 fn a_release_in_another_interpreter_is_deferred() {
     run("a_release_in_another_interpreter_is_deferred", SUPPORTED);

@@ -89,6 +89,8 @@ def refused(function, *arguments):
     })
 }
 
+/// The same array as two arguments, or a base and its part, was written in place while a thread of
+/// Rust read it. Safe code got torn values.
 #[test]
 fn the_same_array_is_not_read_on_a_thread_while_it_is_written() -> PyResult<()> {
     run(c"
@@ -170,6 +172,8 @@ if 'torch' in globals():
 ")
 }
 
+/// A clone of a tensor that Rust had shared was made writable by `PyTensorOf::new`, and written
+/// while another clone was read.
 #[test]
 fn a_tensor_that_is_shared_in_rust_is_not_written_by_its_clone() {
     let shared = Tensor::from(vec![0_u64; 1000]).into_shared();

@@ -21,6 +21,8 @@ struct Table([AtomicUsize; WORDS]);
 
 static OTHER: Table = Table([const { AtomicUsize::new(0) }; WORDS]);
 
+/// The first borrow of an extension module, if a thread without the GIL made it, fixed the module's
+/// own table of borrows: writers in other modules did not see what this one kept.
 #[test]
 fn what_a_detached_thread_keeps_first_is_in_the_table_of_the_process() {
     Python::attach(|py| {

@@ -84,6 +84,8 @@ impl Detached for PyTensorMut<u64> {
     }
 }
 
+/// A tensor from an earlier call (from `import`, `into_inner`, a clone of an `ArcTensor`) was read
+/// on a thread while an argument over the same memory was written.
 #[test]
 fn an_imported_tensor_is_not_read_on_a_thread_while_an_argument_is_written() {
     Python::attach(|py| {
@@ -238,6 +240,10 @@ fn an_object_that_keeps_a_tensor_refuses_writers_until_it_is_deleted() {
     });
 }
 
+/// The table of borrows had addresses of descriptors. A tensor from dlbridge's own capsule or from
+/// a user's class was entered by one that its lease could free: writers missed it, or read freed
+/// memory (an attack's program; this project's test of such tensors passed before as well). With
+/// more than 32,768 kept tensors, all writers were refused.
 #[test]
 fn a_tensor_from_a_capsule_or_a_class_is_borrowed_whatever_becomes_of_its_descriptor() {
     Python::attach(|py| {
@@ -283,6 +289,8 @@ impl ExportDlpack for Given {
 
 dlpack_methods!(Given);
 
+/// `TensorObject::tensor` gave a `&Tensor` of Python's memory, to read while an argument was
+/// written.
 #[test]
 fn python_objects_are_read_under_a_borrow() {
     Python::attach(|py| {

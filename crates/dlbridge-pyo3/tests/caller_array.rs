@@ -243,6 +243,8 @@ fn like(x: PyTensorLike<f64>) -> f64 {
     x.view().iter().sum()
 }
 
+/// `PyTensorLike` asked NumPy for what `PyTensor` had just refused: masked elements, memory without
+/// values.
 #[test]
 fn what_an_array_refuses_is_not_converted() -> PyResult<()> {
     Python::attach(|py| {

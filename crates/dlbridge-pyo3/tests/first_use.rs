@@ -36,6 +36,7 @@ macro_rules! classes {
 // Without a GIL (`PYO3_PYTHON=python3.14t`), one class alone failed too seldom.
 classes!(Late0 Late1 Late2 Late3 Late4 Late5 Late6 Late7 Late8 Late9);
 
+/// Several threads installed the buffer functions of one class at once.
 #[test]
 fn threads_that_need_a_class_first_all_get_its_protocols() {
     const THREADS: usize = 8;

@@ -63,6 +63,8 @@ fn with_each_producer(test: &str, work: impl Fn(Python<'_>, Vec<PyTensor>)) {
     });
 }
 
+/// Dropping a tensor waited for the GIL, so a thread that held the GIL deadlocked when it joined
+/// the dropping thread or held a lock.
 #[test]
 fn rayon_sums_a_vector_of_tensors_under_the_gil() {
     with_each_producer("rayon", |_, tensors| {

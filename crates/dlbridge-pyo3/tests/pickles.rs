@@ -81,6 +81,7 @@ fn state_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object.call_method1("__reduce_ex__", (5,))?.get_item(1)?.get_item(0)
 }
 
+/// A class with `COPIES_READ_ONLY` gave its own memory to the consumer of a pickle's buffer.
 #[test]
 fn a_class_that_copies_read_only_memory_pickles_a_copy() {
     Python::attach(|py| {

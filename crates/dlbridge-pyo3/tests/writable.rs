@@ -127,6 +127,8 @@ fn immutable_arrays_are_not_written() {
     });
 }
 
+/// `PyTensorMut` accepted elements that overlap: `v + 1` in place counted the one element of
+/// `torch.ones(1).expand(5)` five times.
 #[test]
 fn elements_that_overlap_are_not_written() {
     Python::attach(|py| {

@@ -72,6 +72,8 @@ pub(super) fn wait() {
 mod tests {
     use super::*;
 
+    /// A panic in a deleter left its thread among those that the interpreter's exit waits for, in
+    /// the C library.
     #[test]
     fn a_panic_leaves_no_thread_to_wait_for() {
         let threads = || STATE.load(Ordering::SeqCst) & (CLOSED - 1);

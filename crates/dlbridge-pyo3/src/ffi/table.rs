@@ -235,6 +235,8 @@ mod tests {
         }
     }
 
+    /// A panic while an exchange table of dlbridge made an object dropped the tensor, which the
+    /// table's caller dropped as well.
     #[test]
     fn a_panic_while_an_object_is_made_leaves_the_tensor_with_its_owner() {
         Python::attach(|py| {

@@ -91,6 +91,8 @@ fn why(bytes: &[u8], files: &[BorrowedFd<'_>]) -> String {
     why_closed(&reader)
 }
 
+/// Each of a message's 4,096 tensors could be the whole slot, so that a copy of all needed 4,096
+/// times the memory that the limit permits.
 #[test]
 fn a_frame_that_is_none_closes_the_channel() {
     let x = bytes(b"x", &[4], 0);

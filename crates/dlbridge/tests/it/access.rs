@@ -264,6 +264,8 @@ fn assert_only_read(mut tensor: Tensor) {
     assert!(tensor.into_raw_legacy().is_err(), "the legacy ABI has no flag");
 }
 
+/// `Tensor::from_guard` made several exclusive, writable tensors of one borrow (`Arc<Weights>`
+/// twice): two `&mut [i32]` to the same memory.
 #[test]
 fn tensors_of_one_borrow_are_only_read() {
     let weights = Arc::new(Weights(numbers()));
@@ -292,6 +294,8 @@ fn a_borrow_reports_the_rights_that_it_gives() {
     assert!(shared.as_tensor_ref().is_read_only());
 }
 
+/// A refused `into_owner` of memory that was shared returned a tensor without `READ_ONLY` and of
+/// the class from before.
 #[test]
 fn a_refused_owner_leaves_the_rights_as_they_were() {
     fn refused(tensor: Tensor) -> Tensor {
@@ -320,6 +324,8 @@ fn a_refused_owner_leaves_the_rights_as_they_were() {
     assert!(refused(first).is_read_only() && shared.is_read_only());
 }
 
+/// `ffi::keep_borrowed`, safe and hidden, put exclusive memory under a lease: an `Exclusive` handle
+/// beside a `Shared` one.
 #[test]
 fn memory_that_is_kept_for_a_binding_is_shared() {
     use dlbridge::ffi::{Kept, give, keep_borrowed};

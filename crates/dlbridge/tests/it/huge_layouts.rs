@@ -77,6 +77,8 @@ mod faer_0_24 {
 
     use super::*;
 
+    /// Array types were described without a size check: an element count that wraps gave safe code
+    /// access to freed memory.
     #[test]
     fn a_repeated_column_is_no_window_to_other_memory() {
         let column = [1_u8; 8];
@@ -331,6 +333,9 @@ fn repeated_value(shape: &[i64]) -> Tensor {
     Tensor::from([1.5_f64]).broadcast_to(shape).expect("fewer bytes than isize::MAX")
 }
 
+/// Copies of broadcasts that no memory holds ended the process: `copy_as` into `Vec`, ndarray,
+/// nalgebra, image and faer, `View::map`, `View::to_vec`. A copy of `[0, 1 << 62]` into a faer
+/// matrix never ended.
 #[test]
 fn copies_without_memory_are_errors() {
     let size = 1 << 58;

@@ -151,6 +151,7 @@ fn padded_elements_cannot_be_said_in_the_old_abi() {
     drop(take_back_legacy(packed.into_raw_legacy().expect("packed is what it means")));
 }
 
+/// Padded 4-bit elements were read as packed ones.
 #[test]
 fn padded_numbers_are_not_read_as_packed_ones() {
     for dtype in DType::NAMED.iter().filter(|dtype| dtype.bits < 8) {
