@@ -1,35 +1,10 @@
-//! What the table takes from `std::sync`, for loom: made at the first use, because loom's atomics have no constant value.
+//! What the table takes from `std::sync`, for loom: made at the first use, because loom's types have no constant value.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+pub(super) use loom::sync::MutexGuard;
 pub(super) use loom::sync::atomic::fence;
-use loom::sync::{Condvar, Mutex};
-pub(super) use loom::thread;
-
-loom::thread_local! {
-    /// Whether the last sequentially consistent access of the thread was an exchange.
-    static EXCHANGED: Cell<bool> = Cell::new(false);
-}
-
-/// loom takes sequentially consistent accesses for acquiring and releasing ones, but knows fences. The table relies on one
-/// order of such accesses: an exchange, and a load that follows it on the same thread. A fence between the two says no more.
-fn exchanged(ordering: Ordering) {
-    if ordering == Ordering::SeqCst {
-        EXCHANGED.with(|exchanged| exchanged.set(true));
-    }
-}
-
-fn before_load(ordering: Ordering) -> Ordering {
-    if ordering != Ordering::SeqCst {
-        return ordering;
-    }
-    if EXCHANGED.with(|exchanged| exchanged.replace(false)) {
-        fence(Ordering::SeqCst);
-    }
-    Ordering::Acquire
-}
 
 #[derive(Debug)]
 pub(super) struct AtomicUsize {
@@ -47,66 +22,72 @@ impl AtomicUsize {
     }
 
     pub(super) fn load(&self, ordering: Ordering) -> usize {
-        self.made().load(before_load(ordering))
+        self.made().load(ordering)
     }
 
     pub(super) fn store(&self, value: usize, ordering: Ordering) {
         self.made().store(value, ordering);
     }
 
+    pub(super) fn swap(&self, value: usize, ordering: Ordering) -> usize {
+        self.made().swap(value, ordering)
+    }
+}
+
+/// A pointer, as the address that it exposes: loom has no order for what a pointer leads to.
+#[derive(Debug)]
+pub(super) struct AtomicPtr<T>(AtomicUsize, std::marker::PhantomData<*const T>);
+
+// SAFETY: as `std::sync::atomic::AtomicPtr`.
+unsafe impl<T> Send for AtomicPtr<T> {}
+// SAFETY: the same.
+unsafe impl<T> Sync for AtomicPtr<T> {}
+
+impl<T> AtomicPtr<T> {
+    /// Only null pointers are constant.
+    pub(super) const fn new(_null: *mut T) -> Self {
+        Self(AtomicUsize::new(0), std::marker::PhantomData)
+    }
+
+    pub(super) fn load(&self, ordering: Ordering) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(self.0.load(ordering))
+    }
+
+    pub(super) fn store(&self, value: *mut T, ordering: Ordering) {
+        self.0.store(value.expose_provenance(), ordering);
+    }
+
     pub(super) fn compare_exchange(
         &self,
-        current: usize,
-        new: usize,
+        current: *mut T,
+        new: *mut T,
         success: Ordering,
         failure: Ordering,
-    ) -> Result<usize, usize> {
-        let result = self.made().compare_exchange(current, new, Ordering::AcqRel, failure);
-        exchanged(success);
-        result
+    ) -> Result<*mut T, *mut T> {
+        let [current, new] = [current, new].map(|pointer| pointer.expose_provenance());
+        let result = self.0.made().compare_exchange(current, new, success, failure);
+        let pointer = std::ptr::with_exposed_provenance_mut;
+        result.map(pointer).map_err(pointer)
     }
 }
 
-/// The table's lock, which a negative number locks. A thread waits for it instead of trying again: loom would follow
-/// each try.
 #[derive(Debug)]
-pub(super) struct AtomicIsize {
-    number: AtomicUsize,
-    lock: OnceLock<(Mutex<bool>, Condvar)>,
+pub(super) struct Mutex<T> {
+    first: std::sync::Mutex<Option<T>>,
+    made: OnceLock<loom::sync::Mutex<T>>,
 }
 
-impl AtomicIsize {
-    pub(super) const fn new(first: isize) -> Self {
-        Self { number: AtomicUsize::new(first as usize), lock: OnceLock::new() }
+impl<T> Mutex<T> {
+    pub(super) const fn new(first: T) -> Self {
+        Self { first: std::sync::Mutex::new(Some(first)), made: OnceLock::new() }
     }
 
-    fn lock(&self) -> &(Mutex<bool>, Condvar) {
-        self.lock.get_or_init(|| (Mutex::new(false), Condvar::new()))
+    pub(super) fn lock(&self) -> std::sync::LockResult<MutexGuard<'_, T>> {
+        let first = || self.first.lock().expect("no panic").take().expect("once");
+        self.made.get_or_init(|| loom::sync::Mutex::new(first())).lock()
     }
+}
 
-    pub(super) fn load(&self, ordering: Ordering) -> isize {
-        self.number.load(ordering) as isize
-    }
-
-    /// Locks.
-    pub(super) fn swap(&self, value: isize, ordering: Ordering) -> isize {
-        let (is_locked, freed) = self.lock();
-        let mut is_locked = is_locked.lock().expect("no panic");
-        while *is_locked {
-            is_locked = freed.wait(is_locked).expect("no panic");
-        }
-        *is_locked = true;
-        drop(is_locked);
-        let before = self.number.made().swap(value as usize, Ordering::AcqRel);
-        exchanged(ordering);
-        before as isize
-    }
-
-    /// Unlocks.
-    pub(super) fn store(&self, value: isize, ordering: Ordering) {
-        self.number.store(value as usize, ordering);
-        let (is_locked, freed) = self.lock();
-        *is_locked.lock().expect("no panic") = false;
-        freed.notify_one();
-    }
+pub(super) fn pause(_: usize) {
+    loom::thread::yield_now();
 }

@@ -1,7 +1,5 @@
 //! The bytes that the elements of a tensor occupy, and whether two tensors have a byte in common.
 
-use std::mem::offset_of;
-
 /// The bytes of a tensor: those of a range of addresses that are in both of two repeated patterns.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +27,6 @@ pub struct Comb {
 }
 
 impl Bytes {
-    /// The size, and the offsets of the fields and of those of a comb: extension modules share such bytes.
-    pub const LAYOUT: [usize; 7] = [
-        size_of::<Self>(),
-        offset_of!(Self, start),
-        offset_of!(Self, end),
-        offset_of!(Self, fine),
-        offset_of!(Self, coarse),
-        offset_of!(Comb, step),
-        offset_of!(Comb, width),
-    ];
-
     /// The bytes of elements of `size` bytes from an address on, with strides in elements; `None` without
     /// elements. The lists were validated.
     #[must_use]

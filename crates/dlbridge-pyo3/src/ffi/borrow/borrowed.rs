@@ -12,25 +12,20 @@ use dlbridge::ffi::{self, Bytes, Kept};
 use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, ViewMut};
 use pyo3::prelude::*;
 
-use super::table::{Table, is_in_slot};
-use super::{Kind, shared};
+use super::shared;
 use crate::{Error, Result};
 
 /// A tensor whose memory is borrowed, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
     /// The number of the borrow, with `WRITES` if it is one to write; or `NONE`.
-    borrow: u64,
+    borrow: usize,
     tensor: Tensor,
 }
 
 /// No borrow is necessary, or none is wanted.
-const NONE: u64 = u64::MAX;
-const WRITES: u64 = 1 << 63;
-
-fn number_and_kind(borrow: u64) -> (u64, Kind) {
-    (borrow & !WRITES, if borrow & WRITES == 0 { Kind::Read } else { Kind::Write })
-}
+const NONE: usize = 0;
+const WRITES: usize = 1;
 
 impl Drop for Borrowed {
     /// Ends the borrow before the tensor is dropped: a deleter may run Python code that borrows the memory.
@@ -48,8 +43,7 @@ impl Borrowed {
             return Ok(Self::unborrowed(tensor));
         }
         let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
-        let (borrow, _) = shared::read::<true>(&bytes, &tensor)?;
-        Ok(Self { borrow, tensor })
+        Ok(Self { borrow: shared::read(&bytes, &tensor)?, tensor })
     }
 
     /// Borrows the memory of a tensor to write. Only an attached thread does, so that [`read_at_once`] may rely on the GIL.
@@ -95,14 +89,11 @@ impl Borrowed {
             return self.into_given();
         };
         let (borrow, tensor) = self.into_parts();
-        let (number, kind) = number_and_kind(borrow);
-        // An early borrow stays as it is.
-        let number =
-            shared::table().map_or(number, |table| table.keep_argument(&bytes, number, kind));
-        ffi::keep_borrowed(tensor, Kept { number, start: bytes.start, end })
+        let number = shared::keep(&bytes, borrow & !WRITES);
+        ffi::keep_borrowed(tensor, Kept { number, start: bytes.start, end: shared::end })
     }
 
-    fn into_parts(self) -> (u64, Tensor) {
+    fn into_parts(self) -> (usize, Tensor) {
         let this = ManuallyDrop::new(self);
         // SAFETY: taken once, from a value that is forgotten (R7).
         (this.borrow, unsafe { ptr::read(&raw const this.tensor) })
@@ -111,32 +102,15 @@ impl Borrowed {
     #[inline]
     fn end_borrow(&mut self) {
         let borrow = mem::replace(&mut self.borrow, NONE);
-        // One comparison for all that is no borrow to read with a slot.
-        if is_in_slot(borrow) {
-            if let Some(table) = shared::table() {
-                table.end_slot::<true>(borrow);
-            }
-        } else if borrow != NONE {
-            self.end_other(borrow);
-        }
-    }
-
-    #[cold]
-    fn end_other(&self, borrow: u64) {
-        let (number, kind) = number_and_kind(borrow);
-        if is_in_slot(number) {
-            // One to write, in a table that was known.
-            if let Some(table) = shared::table() {
-                table.end_writer(number);
-            }
-        } else if let Some(bytes) = ffi::bytes(&self.tensor) {
-            shared::end(number, bytes.start, kind);
+        if borrow != NONE {
+            // Only what Rust keeps is found by its address.
+            shared::end(borrow & !WRITES, 0);
         }
     }
 
     /// Whether no other borrow of the memory exists.
     fn writes(&self) -> bool {
-        self.borrow & WRITES != 0
+        self.borrow == NONE || self.borrow & WRITES != 0
     }
 
     /// A view to write, for any thread.
@@ -237,8 +211,8 @@ impl Borrowed {
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     tensor: &'a Tensor,
-    /// The borrow, if one is necessary: its number, and the table of its slot.
-    borrow: Option<(u64, &'static Table)>,
+    /// The number of the borrow, or `NONE`.
+    borrow: usize,
 }
 
 impl<'a> Reading<'a> {
@@ -246,11 +220,10 @@ impl<'a> Reading<'a> {
     #[inline(always)]
     pub(crate) fn new(tensor: &'a Tensor) -> Result<Self> {
         if tensor.access() != Access::Shared {
-            return Ok(Self { tensor, borrow: None });
+            return Ok(Self { tensor, borrow: NONE });
         }
-        let Some(bytes) = ffi::bytes(tensor) else { return Ok(Self { tensor, borrow: None }) };
-        let borrow = shared::read::<false>(&bytes, tensor)?;
-        Ok(Self { tensor, borrow: Some(borrow) })
+        let Some(bytes) = ffi::bytes(tensor) else { return Ok(Self { tensor, borrow: NONE }) };
+        Ok(Self { tensor, borrow: shared::read(&bytes, tensor)? })
     }
 }
 
@@ -266,18 +239,9 @@ impl Deref for Reading<'_> {
 impl Drop for Reading<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.borrow {
-            None => {}
-            Some((number, table)) if is_in_slot(number) => table.end_slot::<false>(number),
-            Some((number, _)) => end_reading(number, self.tensor),
+        if self.borrow != NONE {
+            shared::end(self.borrow, 0);
         }
-    }
-}
-
-#[cold]
-fn end_reading(number: u64, tensor: &Tensor) {
-    if let Some(bytes) = ffi::bytes(tensor) {
-        shared::end(number, bytes.start, Kind::Read);
     }
 }
 
@@ -288,7 +252,7 @@ fn end_reading(number: u64, tensor: &Tensor) {
 pub(crate) fn read_at_once<R>(_: Python<'_>, tensor: &Tensor, read: fn(&Tensor) -> R) -> Result<R> {
     use crate::interpreter::head::Head;
 
-    if Head::HAS_GIL && shared::table().is_some_and(Table::has_no_writers) {
+    if Head::HAS_GIL && shared::table().is_some_and(|table| !(table.has_writers)()) {
         return Ok(read(tensor));
     }
     read_borrowed(tensor, read)
@@ -330,15 +294,11 @@ pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
 /// A `MemoryError`.
 #[inline]
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
-    shared::find(py).map(drop)
+    shared::find(py)
 }
 
 fn enter(bytes: &Bytes) -> Kept {
-    Kept { number: shared::keep(bytes), start: bytes.start, end }
-}
-
-fn end(number: u64, start: usize) {
-    shared::end(number, start, Kind::Read);
+    Kept { number: shared::keep(bytes, NONE), start: bytes.start, end: shared::end }
 }
 
 /// A marker by which an extension promises, once for all its functions, that its callers leave the

@@ -8,23 +8,34 @@
 //! | file | job |
 //! | --- | --- |
 //! | `borrowed` | a tensor and its borrow: of an argument, for a moment, or for as long as Rust keeps it; what an extension promises of its callers |
-//! | `table`, `shared` | the bytes that are borrowed now, in the whole process |
-//! | `slot` | ... by one argument |
-//! | `ordered` | ... by tensors that Rust keeps, in the order of their addresses |
+//! | `shared` | the table of the process, of which extension modules share the functions |
+//! | `own` | ... of this module, with the lists of each thread |
+//! | `table` | the bytes that are borrowed now: the protocol, and why it excludes |
+//! | `list`, `slot` | ... by one thread, and one borrow of them |
+//! | `ordered` | ... by tensors that Rust keeps, where a thread has many, in the order of their addresses |
 //!
 //! Invariant: a borrow to write excludes every other borrow of its bytes.
 
-/// The number of borrows that have a slot each. More arguments at once are slower: they are in the tree.
-const SLOTS: usize = 256;
+/// The slots of a segment.
+const SLOTS: usize = 128;
 
 /// What the table takes from `std`; `cargo xtask sanitize loom` compiles it with loom's.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicIsize, AtomicUsize, fence};
-    pub(super) use std::thread;
+    pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize, fence};
+    pub(super) use std::sync::{Mutex, MutexGuard};
+    use std::thread;
+    use std::time::Duration;
+
+    /// Lets another thread run, also one of a lower priority.
+    pub(super) fn pause(tries: usize) {
+        if tries < 64 { thread::yield_now() } else { thread::sleep(Duration::from_micros(50)) }
+    }
 }
 
 mod borrowed;
+mod list;
 mod ordered;
+mod own;
 mod shared;
 mod slot;
 mod table;
@@ -42,7 +53,7 @@ pub(crate) use borrowed::{Borrowed, Reading, copied, give, give_shared, kept, pr
 pub use borrowed::{Promised, StableArguments};
 
 /// What the borrower does with the elements.
-#[repr(u8)]
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Read,
@@ -50,6 +61,7 @@ enum Kind {
 }
 
 /// Another borrow of some of the bytes.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Other {
     kind: Kind,

@@ -1,27 +1,19 @@
-//! `Ordered`: borrows in the order of their addresses, so that one among many is found in a few steps.
-//! It has the tensors that Rust keeps, and the arguments for which there is no slot.
+//! `Ordered`: tensors that Rust keeps, in the order of their addresses, so that one among many is found in a few steps.
+//! It has those for which a list has no place for long.
 //!
 //! Invariants: left of a node are smaller keys, right of it larger ones (a search tree). No child has
 //! a higher priority than its parent (a heap), so that the tree has logarithmic depth. `end` is the largest of
 //! the subtree, `first` and `last` are its starts, and `comb` has the teeth of all: many columns of one matrix
-//! are left out at once. A node is freed by the extension module that allocated it.
+//! are left out at once.
 
 use std::cmp::Ordering;
-use std::mem::offset_of;
 
 use dlbridge::ffi::{Bytes, Comb};
 
-use super::{Kind, Other};
-
-/// A borrow, allocated before the table is locked and freed afterwards.
-#[repr(C)]
 #[derive(Debug)]
-pub(super) struct Node {
+struct Node {
     bytes: Bytes,
-    id: u64,
-    kind: Kind,
-    /// Whether Rust keeps the tensor after its call.
-    is_kept: bool,
+    id: usize,
     end: usize,
     first: usize,
     last: usize,
@@ -30,38 +22,17 @@ pub(super) struct Node {
     right: Tree,
 }
 
-/// The layout of a node, for [`super::shared`].
-pub(super) const NODE: [usize; 11] = [
-    size_of::<Node>(),
-    offset_of!(Node, bytes),
-    offset_of!(Node, id),
-    offset_of!(Node, kind),
-    offset_of!(Node, is_kept),
-    offset_of!(Node, end),
-    offset_of!(Node, first),
-    offset_of!(Node, last),
-    offset_of!(Node, comb),
-    offset_of!(Node, left),
-    offset_of!(Node, right),
-];
-
 type Tree = Option<Box<Node>>;
-type Key = (usize, u64);
+type Key = (usize, usize);
 
 impl Node {
-    pub(super) fn new(bytes: &Bytes, kind: Kind, is_kept: bool) -> Box<Self> {
-        let Bytes { start: first, end, coarse: comb, .. } = *bytes;
-        let (bytes, last, left, right) = (*bytes, first, None, None);
-        Box::new(Self { bytes, id: 0, kind, is_kept, end, first, last, comb, left, right })
-    }
-
     fn key(&self) -> Key {
         (self.bytes.start, self.id)
     }
 
     /// As good as random, so that no order of addresses makes the tree deep.
     fn priority(&self) -> u64 {
-        let mixed = self.id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
 
@@ -77,67 +48,41 @@ impl Node {
     }
 }
 
-/// The borrows in a tree, and the numbers for new ones.
-#[repr(C)]
+/// The borrows in a tree.
 #[derive(Debug)]
 pub(super) struct Ordered {
     root: Tree,
-    /// The number of the last borrow. Those of slots are smaller.
-    last: u64,
-    /// The number of borrows to write.
-    writers: usize,
+    /// The number of the last borrow.
+    last: usize,
 }
 
 impl Ordered {
-    /// The layout, for [`super::shared`].
-    pub(super) const LAYOUT: [usize; 4] = [
-        size_of::<Self>(),
-        offset_of!(Self, root),
-        offset_of!(Self, last),
-        offset_of!(Self, writers),
-    ];
-
-    /// No borrows. Their numbers begin after `last`.
-    pub(super) const fn new(last: u64) -> Self {
-        Self { root: None, last, writers: 0 }
+    pub(super) const fn new() -> Self {
+        Self { root: None, last: 0 }
     }
 
     /// Enters a borrow, and returns its number.
-    pub(super) fn insert(&mut self, node: Box<Node>) -> u64 {
+    pub(super) fn insert(&mut self, bytes: &Bytes) -> usize {
         self.last += 1;
-        self.insert_as(node, self.last)
-    }
-
-    /// Enters a borrow with a number that no other one has.
-    pub(super) fn insert_as(&mut self, mut node: Box<Node>, number: u64) -> u64 {
-        node.id = number;
-        self.writers += usize::from(node.kind == Kind::Write);
-        insert(&mut self.root, node);
-        number
-    }
-
-    /// Takes the borrows of another tree, with their numbers. None of them is to write.
-    pub(super) fn adopt(&mut self, others: &mut Self) {
-        adopt(&mut self.root, others.root.take());
+        let Bytes { start: first, end, coarse: comb, .. } = *bytes;
+        let (bytes, id, last, left, right) = (*bytes, self.last, first, None, None);
+        insert(&mut self.root, Box::new(Node { bytes, id, end, first, last, comb, left, right }));
+        id
     }
 
     /// Removes the borrow with this number, whose bytes begin at `start`.
-    pub(super) fn remove(&mut self, number: u64, start: usize) -> Option<Box<Node>> {
-        let node = remove(&mut self.root, (start, number))?;
-        self.writers -= usize::from(node.kind == Kind::Write);
-        Some(node)
+    pub(super) fn remove(&mut self, number: usize, start: usize) {
+        remove(&mut self.root, (start, number));
     }
 
-    /// A borrow of some of the bytes; with `Kind::Read`, only one to write, since readers share.
-    #[inline]
-    pub(super) fn find(&self, bytes: &Bytes, kind: Kind) -> Option<Other> {
-        find(&self.root, bytes, kind)
+    /// The bytes of a borrow that has some of these.
+    pub(super) fn find(&self, bytes: &Bytes) -> Option<Bytes> {
+        find(&self.root, bytes)
     }
 
-    /// Whether no borrow of any bytes excludes one of this kind.
-    #[inline]
-    pub(super) fn has_none(&self, kind: Kind) -> bool {
-        self.root.is_none() || (kind == Kind::Read && self.writers == 0)
+    /// The lowest and the highest address of the bytes; twice 0 without a borrow.
+    pub(super) fn span(&self) -> (usize, usize) {
+        self.root.as_ref().map_or((0, 0), |root| (root.first, root.end))
     }
 
     #[cfg(test)]
@@ -146,11 +91,6 @@ impl Ordered {
             tree.as_ref().map_or(0, |node| 1 + depth(&node.left).max(depth(&node.right)))
         }
         depth(&self.root)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.root.is_none() && self.writers == 0
     }
 }
 
@@ -167,13 +107,6 @@ fn insert(tree: &mut Tree, mut node: Box<Node>) {
             *tree = Some(node);
         }
     }
-}
-
-fn adopt(tree: &mut Tree, others: Tree) {
-    let Some(mut node) = others else { return };
-    adopt(tree, node.left.take());
-    adopt(tree, node.right.take());
-    insert(tree, node);
 }
 
 fn remove(tree: &mut Tree, key: Key) -> Tree {
@@ -226,22 +159,22 @@ fn merge(left: Tree, right: Tree) -> Tree {
     }
 }
 
-fn find(tree: &Tree, bytes: &Bytes, kind: Kind) -> Option<Other> {
+fn find(tree: &Tree, bytes: &Bytes) -> Option<Bytes> {
     #[cfg(test)]
     tests::VISITS.set(tests::VISITS.get() + 1);
     let node = tree.as_ref().filter(|node| {
         node.end > bytes.start && node.comb.meets_from(node.first, node.last, bytes)
     })?;
-    if let Some(other) = find(&node.left, bytes, kind) {
+    if let Some(other) = find(&node.left, bytes) {
         return Some(other);
     }
     if node.bytes.start >= bytes.end {
         return None;
     }
-    if (kind == Kind::Write || node.kind == Kind::Write) && node.bytes.overlaps(bytes) {
-        return Some(Other { kind: node.kind, is_kept: node.is_kept, bytes: node.bytes });
+    if node.bytes.overlaps(bytes) {
+        return Some(node.bytes);
     }
-    find(&node.right, bytes, kind)
+    find(&node.right, bytes)
 }
 
 #[cfg(test)]
@@ -261,13 +194,13 @@ mod tests {
         let column = |at: usize, rows| {
             Bytes::of(4096 + 8 * at, &[rows], &[MANY as i64], 8).expect("elements")
         };
-        let mut ordered = Ordered::new(256);
+        let mut ordered = Ordered::new();
         for at in (0..MANY).filter(|at| at % 100 != 7) {
-            ordered.insert(Node::new(&column(at, 3), Kind::Read, true));
+            ordered.insert(&column(at, 3));
         }
         let find = |bytes: Bytes| {
             VISITS.set(0);
-            let found = ordered.find(&bytes, Kind::Write).is_some();
+            let found = ordered.find(&bytes).is_some();
             (found, VISITS.get())
         };
         for at in 0..100 {

@@ -1,12 +1,12 @@
-//! The table that all extension modules of the process share, by a capsule in the dict that the main interpreter
-//! keeps for them, which no name of Python leads to.
-//! Invariants: a capsule of this name has a `Table` that lives as long as the process (F6). Before a module has the
+//! The table that all extension modules of the process share, by functions in a capsule in the dict that the main
+//! interpreter keeps for them, which no name of Python leads to.
+//! Invariants: a capsule of this name has `Functions` that live as long as the process (F6). Before a module has the
 //! table of the process, no memory has come to it from Python, nor gone there.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{ptr, thread};
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dlbridge::Tensor;
 use dlbridge::ffi::Bytes;
@@ -15,83 +15,61 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::ordered::{NODE, Node, Ordered};
-use super::slot::Slot;
-use super::table::Table;
-use super::{Kind, refusal};
+use super::own::{self, OWN};
+use super::{Other, refusal};
 use crate::error::error_of;
 use crate::ffi::capsule;
 use crate::ffi::versions::with_critical_section;
 use crate::interpreter::{in_main, is_main, module_state};
 
-/// The name says the layout of `Table` and how its words are used. A change of either changes the number here, and
-/// then two versions in a process have a table each.
-const NAME: &CStr = c"dlbridge.borrows.5";
+const NAME: &CStr = c"dlbridge.borrows";
 
 /// The same name, as the key in the dict.
-const KEY: &str = match NAME.to_str() {
-    Ok(name) => name,
-    Err(_) => panic!("the name is ASCII"),
-};
+const KEY: &str = "dlbridge.borrows";
 
-/// The layout of version 5. Whoever changes a number here changes `NAME`.
-#[cfg(target_pointer_width = "64")]
-const _: () = {
-    assert!(is(&Table::LAYOUT, &[16_448, 0, 8, 16, 24, 32, 64]));
-    assert!(is(&Ordered::LAYOUT, &[24, 0, 8, 16]));
-    assert!(is(&Slot::LAYOUT, &[64, 0, 8, 16, 24]));
-    assert!(is(&NODE, &[120, 0, 48, 56, 57, 64, 72, 80, 88, 104, 112]));
-    assert!(is(&Bytes::LAYOUT, &[48, 0, 8, 16, 32, 0, 8]));
-    assert!(is(&[Kind::Read as usize, Kind::Write as usize], &[0, 1]));
-};
-
-#[cfg(target_pointer_width = "64")]
-const fn is(found: &[usize], expected: &[usize]) -> bool {
-    let mut at = 0;
-    while at < expected.len() && found[at] == expected[at] {
-        at += 1;
-    }
-    at == expected.len() && at == found.len()
+/// The functions of a table. A later version of this library may add some at the end, and then says another `version`; these
+/// keep their types, and mean the same. A borrow has a number, which is not 0, and of which the two lowest bits are 0.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Functions {
+    pub(super) version: usize,
+    /// Borrows bytes to read, and returns the number; or 0 and another borrow.
+    pub(super) read: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
+    /// The same, to write.
+    pub(super) write: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
+    /// Borrows bytes to read for a tensor that Rust keeps, and returns the number. It replaces the borrow of this number; with
+    /// 0, no code outside the module has the memory yet.
+    pub(super) keep: unsafe extern "C" fn(&Bytes, usize) -> usize,
+    /// Ends the borrow of this number, on any thread. Its bytes begin at the address.
+    pub(super) end: unsafe extern "C" fn(usize, usize),
+    /// Whether memory is borrowed to write, for a thread that keeps others from beginning to.
+    pub(super) has_writers: extern "C" fn() -> bool,
 }
 
-/// The table of this extension module, which is used if no other module was first.
-static OWN: Table = Table::new();
-
-static MODULE: Module = Module::new(&OWN);
-
-/// The tables of an extension module.
-struct Module {
-    own: &'static Table,
-    /// The table of the process. It is set under the lock of `own`, and takes the borrows from the tree of `own`.
-    shared: OnceLock<&'static Table>,
-    /// The number of borrows before.
-    early: AtomicU64,
-}
+/// The functions of the table of the process. Set under the lock of `EARLY`.
+static SHARED: OnceLock<&'static Functions> = OnceLock::new();
 
 /// The table of the process, if it is known.
 #[inline]
-pub(super) fn table() -> Option<&'static Table> {
-    MODULE.shared.get().copied()
+pub(super) fn table() -> Option<&'static Functions> {
+    SHARED.get().copied()
 }
 
-/// The table of the process. Called before memory comes from Python, or goes there.
+/// Finds the table of the process. Called before memory comes from Python, or goes there.
 ///
 /// # Errors
 ///
 /// That of the interpreter's dict, or a `MemoryError`.
 #[inline]
-pub(super) fn find(py: Python<'_>) -> PyResult<&'static Table> {
-    match table() {
-        Some(table) => Ok(table),
-        None => find_first(py),
-    }
+pub(super) fn find(py: Python<'_>) -> PyResult<()> {
+    if table().is_some() { Ok(()) } else { find_first(py) }
 }
 
 #[cold]
-fn find_first(py: Python<'_>) -> PyResult<&'static Table> {
+fn find_first(py: Python<'_>) -> PyResult<()> {
     // Before another module can find the table.
     #[cfg(unix)]
-    forks::wait_for_the_lock();
+    forks::wait_for_the_locks();
     // Each interpreter has a dict of its own, and one process would have several tables.
     let found = if is_main(py) {
         shared(py)
@@ -101,7 +79,7 @@ fn find_first(py: Python<'_>) -> PyResult<&'static Table> {
         found.ok_or_else(no_memory)?.map_err(error_of::<PyRuntimeError>)
     };
     // With a table of its own, this module would never see what others borrow.
-    found.map(|table| MODULE.share(table))
+    found.map(|table| early().move_to(table))
 }
 
 #[cold]
@@ -111,110 +89,126 @@ fn no_memory() -> PyErr {
     )
 }
 
-/// Borrows bytes of a tensor to read, and returns the number of the borrow, with its table if that is known.
-#[inline(always)]
-pub(super) fn read<const STAYS: bool>(
-    bytes: &Bytes,
-    tensor: &Tensor,
-) -> crate::Result<(u64, &'static Table)> {
-    let found = match table() {
-        Some(table) => table.read::<STAYS>(bytes).map(|number| (number, table)),
-        None => match MODULE.borrow_early(Node::new(bytes, Kind::Read, false)) {
-            Ok(number) => Ok((number, &OWN)),
-            Err(table) => table.read::<true>(bytes).map(|number| (number, table)),
-        },
-    };
-    found.map_err(|other| refusal(tensor, other))
+/// Borrows bytes of a tensor to read, and returns the number of the borrow.
+#[inline]
+pub(super) fn read(bytes: &Bytes, tensor: &Tensor) -> crate::Result<usize> {
+    match table() {
+        Some(table) => asked(table.read, bytes, tensor),
+        None => borrow_early(bytes).or_else(|table| asked(table.read, bytes, tensor)),
+    }
 }
 
 /// Borrows bytes of a tensor to write, and returns the number of the borrow.
-pub(super) fn write(bytes: &Bytes, tensor: &Tensor) -> crate::Result<u64> {
+pub(super) fn write(bytes: &Bytes, tensor: &Tensor) -> crate::Result<usize> {
     let table = table().expect("an import, from which shared memory to write comes, finds it");
-    table.write(bytes).map_err(|other| refusal(tensor, other))
+    asked(table.write, bytes, tensor)
 }
 
-/// Borrows bytes to read that Rust keeps and exports for the first time, so that they have no writers.
-pub(super) fn keep(bytes: &Bytes) -> u64 {
-    match table() {
-        Some(table) => table.keep(bytes),
-        None => {
-            let kept = MODULE.borrow_early(Node::new(bytes, Kind::Read, true));
-            kept.unwrap_or_else(|table| table.keep(bytes))
-        }
+#[inline]
+fn asked(
+    function: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
+    bytes: &Bytes,
+    tensor: &Tensor,
+) -> crate::Result<usize> {
+    let mut other = MaybeUninit::uninit();
+    match function(bytes, &mut other) {
+        // SAFETY: filled where the number is 0 (F6).
+        0 => Err(refusal(tensor, unsafe { other.assume_init() })),
+        number => Ok(number),
     }
 }
 
-/// Ends a borrow of bytes that begin at `start`, on any thread.
-pub(super) fn end(number: u64, start: usize, kind: Kind) {
-    let ended = match table() {
-        Some(table) => Err(table),
-        None => MODULE.end_early(number, start),
+/// Borrows bytes to read for a tensor that Rust keeps, in place of the borrow with this number. With 0, the memory is
+/// exported for the first time, so that it has no writers.
+pub(super) fn keep(bytes: &Bytes, number: usize) -> usize {
+    if number & EARLY != 0 {
+        return number;
+    }
+    let table = match table() {
+        Some(table) => table,
+        None => match borrow_early(bytes) {
+            Ok(number) => return number,
+            Err(table) => table,
+        },
     };
-    if let Err(table) = ended {
-        table.end(number, start, kind);
+    // SAFETY: the number of a borrow that this module began and has not ended, or 0 (F6).
+    unsafe { (table.keep)(bytes, number) }
+}
+
+/// Ends a borrow of bytes that begin at `start`, on any thread. The number is that of a borrow of this module, and not used
+/// again.
+#[inline]
+pub(super) fn end(number: usize, start: usize) {
+    match table() {
+        // SAFETY: the number of a borrow that this module began and has not ended (F6).
+        Some(table) if number & EARLY == 0 => unsafe { (table.end)(number, start) },
+        _ => end_early(number),
     }
 }
 
-/// The first number of a borrow before the table is known: above those of other borrows.
-const EARLY: u64 = 1 << 62;
+/// The flag of a number of this module's own: of a borrow that began before the table was known.
+const EARLY: usize = 2;
 
-impl Module {
-    const fn new(own: &'static Table) -> Self {
-        Self { own, shared: OnceLock::new(), early: AtomicU64::new(0) }
-    }
+/// Borrows to read that began before the table was known. A thread without the interpreter cannot look for it, and needs none:
+/// what it reads is memory of Rust, which no code in Python has yet.
+struct Early {
+    last: usize,
+    /// By their numbers; with the number in the table once that is known, else 0.
+    borrows: BTreeMap<usize, (Bytes, usize)>,
+}
 
+static BORROWS: Mutex<Early> = Mutex::new(Early { last: 0, borrows: BTreeMap::new() });
+
+fn early() -> MutexGuard<'static, Early> {
+    BORROWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Early {
     /// Uses a table from now on, unless another one is used already.
-    fn share(&self, table: &'static Table) -> &'static Table {
-        loop {
-            let used = self.own.locked(|early| {
-                if self.shared.get().is_none() && !ptr::eq(table, self.own) {
-                    // A thread that forks holds the locks in an order of its own.
-                    table.try_locked(|ordered| ordered.adopt(early))?;
-                }
-                Some(*self.shared.get_or_init(|| table))
-            });
-            match used {
-                Some(used) => return used,
-                None => thread::yield_now(),
+    fn move_to(&mut self, table: &'static Functions) {
+        if SHARED.get().is_none() {
+            for (bytes, number) in self.borrows.values_mut() {
+                // SAFETY: no borrow is replaced (F6).
+                *number = unsafe { (table.keep)(bytes, 0) };
             }
+            SHARED.get_or_init(|| table);
         }
     }
+}
 
-    /// Borrows bytes in the tree of this module's table, or returns the table that is known by now.
-    #[cold]
-    fn borrow_early(&self, node: Box<Node>) -> Result<u64, &'static Table> {
-        #[cfg(unix)]
-        forks::wait_for_the_lock();
-        let result = self.own.locked(|early| match self.shared.get() {
-            Some(table) => Err((*table, node)),
-            None => {
-                let number = self.early.fetch_add(1, Ordering::Relaxed);
-                // No two modules have a number: their tables are that far apart.
-                let first = (ptr::from_ref(self.own).addr() as u64) << 14 & (EARLY - 1);
-                Ok(early.insert_as(node, EARLY | first.wrapping_add(number) & (EARLY - 1)))
-            }
-        });
-        // A node without use is freed when the lock is free again.
-        result.map_err(|(table, _node)| table)
+/// Borrows bytes before the table is known, or returns the table that is known by now.
+#[cold]
+fn borrow_early(bytes: &Bytes) -> Result<usize, &'static Functions> {
+    #[cfg(unix)]
+    forks::wait_for_the_locks();
+    let mut early = early();
+    if let Some(table) = table() {
+        return Err(table);
     }
+    early.last += 1;
+    let number = early.last << 2 | EARLY;
+    early.borrows.insert(number, (*bytes, 0));
+    Ok(number)
+}
 
-    /// Ends a borrow in the tree of this module's table, or returns the table that has it.
-    fn end_early(&self, number: u64, start: usize) -> Result<Option<Box<Node>>, &'static Table> {
-        self.own.locked(|early| match self.shared.get() {
-            None => Ok(early.remove(number, start)),
-            Some(table) => Err(*table),
-        })
+#[cold]
+fn end_early(number: usize) {
+    let found = early().borrows.remove(&number);
+    if let (Some((bytes, number @ 1..)), Some(table)) = (found, table()) {
+        // SAFETY: the number of a borrow that this module began and has now given up (F6).
+        unsafe { (table.end)(number, bytes.start) };
     }
 }
 
-/// A fork waits until no thread changes the table of this module, so that the child has a whole one.
+/// A fork waits until no thread has a lock, so that the child has free ones.
 #[cfg(unix)]
 mod forks {
+    use std::cell::RefCell;
     use std::ffi::c_int;
-    use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::OWN;
+    use super::early;
+    use super::own;
 
     type Handler = Option<unsafe extern "C" fn()>;
 
@@ -223,11 +217,15 @@ mod forks {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
     }
 
-    /// The thread that forks and has the lock; 0 for none.
-    static FORKING: AtomicUsize = AtomicUsize::new(0);
+    type Locks = (super::MutexGuard<'static, super::Early>, own::Tree);
+
+    thread_local! {
+        /// What the thread that forks has locked.
+        static LOCKS: RefCell<Option<Locks>> = const { RefCell::new(None) };
+    }
 
     /// No `Once`: a child that is forked in its first call would wait for ever.
-    pub(super) fn wait_for_the_lock() {
+    pub(super) fn wait_for_the_locks() {
         static IS_DONE: AtomicBool = AtomicBool::new(false);
         if !IS_DONE.load(Ordering::Acquire) {
             register();
@@ -237,45 +235,33 @@ mod forks {
 
     /// Registers the functions below. Each fork calls them as often as they were registered, maybe by two threads.
     pub(super) fn register() {
-        // SAFETY: functions that stay loaded. Without memory for them, a child may find the table locked, and
+        // SAFETY: functions that stay loaded. Without memory for them, a child may find a lock held, and
         // waits (F5).
         let _ = unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 
-    /// A number for this thread.
-    fn thread() -> usize {
-        thread_local!(static PLACE: u8 = const { 0 });
-        PLACE.with(|place| ptr::from_ref(place).addr())
-    }
-
     unsafe extern "C" fn prepare() {
-        if FORKING.load(Ordering::Relaxed) != thread() {
-            OWN.lock();
-            FORKING.store(thread(), Ordering::Relaxed);
-        }
+        let _ = LOCKS.try_with(|locks| {
+            locks.borrow_mut().get_or_insert_with(|| (early(), own::tree()));
+        });
     }
 
     unsafe extern "C" fn parent() {
-        if FORKING.load(Ordering::Relaxed) == thread() {
-            FORKING.store(0, Ordering::Relaxed);
-            OWN.unlock();
-        }
+        let _ = LOCKS.try_with(|locks| locks.take());
     }
 
     /// Other threads do not exist in the child.
     unsafe extern "C" fn child() {
-        if FORKING.load(Ordering::Relaxed) == thread() {
-            OWN.free_claimed();
-        }
+        own::forget_threads();
         // SAFETY: called where a fork returns (F5).
         unsafe { parent() };
     }
 }
 
 /// The table of the first extension module that asked, in the dict of this interpreter, which is the main one.
-fn shared(py: Python<'_>) -> PyResult<&'static Table> {
-    let own = ptr::from_ref(&OWN).cast_mut().cast();
-    // SAFETY: a pointer that is not null to a static table, a static name, and nothing to release (F2).
+fn shared(py: Python<'_>) -> PyResult<&'static Functions> {
+    let own = std::ptr::from_ref(&OWN).cast_mut().cast();
+    // SAFETY: a pointer that is not null to static functions, a static name, and nothing to release (F2).
     let own = unsafe { capsule::make(py, own, NAME, None) }?;
     // Python makes the dict without a lock: two threads that ask first would have one each. All modules of this
     // library lock the same object.
@@ -284,21 +270,24 @@ fn shared(py: Python<'_>) -> PyResult<&'static Table> {
     let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
     // Another object under the name is one for all modules.
     Ok(match capsule::content(found.as_borrowed(), NAME) {
-        // SAFETY: a table of this layout, static in the module that made the capsule, which is never
+        // SAFETY: functions that are static in the module that made the capsule, which is never
         // unloaded (F6).
-        Some(table) => unsafe { table.cast::<Table>().as_ref() },
+        Some(table) => unsafe { table.cast::<Functions>().as_ref() },
         None => &OWN,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
 
     #[cfg(unix)]
     #[test]
-    fn a_fork_waits_for_the_lock_and_its_child_has_a_free_one() {
+    fn a_fork_waits_for_the_locks_and_its_child_has_free_ones() {
         use std::ffi::{c_int, c_uint};
+        use std::thread;
         use std::time::Duration;
 
         unsafe extern "C" {
@@ -307,26 +296,25 @@ mod tests {
             safe fn _exit(status: c_int) -> !;
             safe fn waitpid(process: c_int, status: &mut c_int, options: c_int) -> c_int;
         }
-        forks::wait_for_the_lock();
+        forks::wait_for_the_locks();
         // As two threads do that call it first.
         forks::register();
         let (locked, is_locked) = std::sync::mpsc::channel();
         let holder = thread::spawn(move || {
-            OWN.locked(|_| {
-                locked.send(()).expect("received");
-                thread::sleep(Duration::from_millis(50));
-            });
+            let _locks = (early(), own::tree());
+            locked.send(()).expect("received");
+            thread::sleep(Duration::from_millis(50));
         });
         is_locked.recv().expect("sent");
         let child = fork();
         if child == 0 {
             alarm(20);
-            OWN.locked(|_| ());
+            drop((early(), own::tree()));
             _exit(0);
         }
         let mut status = -1;
         waitpid(child, &mut status, 0);
-        assert_eq!(status, 0, "ended by a signal: the lock was held");
+        assert_eq!(status, 0, "ended by a signal: a lock was held");
         holder.join().expect("no panic");
     }
 
@@ -341,37 +329,11 @@ mod tests {
             let names = module_state(py).expect("a dict");
             let capsule = names.get_item(KEY).expect("set");
             let table = capsule::content(capsule.as_borrowed(), NAME).expect("a capsule");
-            assert!(ptr::eq(table.as_ptr().cast::<Table>(), first));
+            assert!(ptr::eq(table.as_ptr().cast::<Functions>(), first));
             // Something else under the name is no table; each module then has its own.
             names.set_item(KEY, 1).expect("a dict");
             assert!(ptr::eq(shared(py).expect("its own"), &OWN));
             names.set_item(KEY, capsule).expect("a dict");
         });
-    }
-
-    #[test]
-    fn borrows_before_the_table_is_known_move_to_it() {
-        static OTHER: Table = Table::new();
-        static OURS: Table = Table::new();
-        static MODULE: Module = Module::new(&OURS);
-        let bytes = |start| Bytes::of(start, &[8], &[1], 1).expect("elements");
-        let node = |start| Node::new(&bytes(start), Kind::Read, true);
-        let numbers = [64, 96, 80].map(|start| MODULE.borrow_early(node(start)).expect("early"));
-        MODULE.end_early(numbers[1], 96).expect("early").expect("it was there");
-        let theirs = OTHER.keep(&bytes(64));
-        assert!(ptr::eq(MODULE.share(&OTHER), &OTHER));
-        for start in [64, 80] {
-            OTHER.write(&bytes(start)).expect_err("kept");
-        }
-        OTHER.write(&bytes(96)).map(|number| OTHER.end(number, 96, Kind::Write)).expect("ended");
-        assert!(MODULE.borrow_early(node(64)).is_err_and(|table| ptr::eq(table, &OTHER)));
-        assert!(MODULE.end_early(numbers[0], 64).is_err_and(|table| ptr::eq(table, &OTHER)));
-        OTHER.end(theirs, 64, Kind::Read);
-        OTHER.write(&bytes(64)).expect_err("kept by this module");
-        for (number, start) in [(numbers[0], 64), (numbers[2], 80)] {
-            OTHER.end(number, start, Kind::Read);
-            OTHER.write(&bytes(start)).expect("ended");
-        }
-        assert!(ptr::eq(MODULE.share(&OURS), &OTHER), "once");
     }
 }

@@ -1,329 +1,211 @@
 //! `Table`: the bytes that are borrowed now.
 //! How extension modules share it belongs to `shared`.
 //!
-//! Arguments live for a call: each has a slot, so that a borrow to read costs one exchange and a comparison. Tensors that
-//! Rust keeps, which may be many, are in a tree. The table has copies of byte ranges, and no address of a descriptor.
+//! A thread writes its own lists and reads those of others: one list of what it reads, one of what it writes. Whoever asks
+//! for a borrow (1) enters it in a list, (2) passes a fence, (3) looks at the lists of the others: at all of them to write,
+//! at those of writers to read. It leaves its own entry there if it finds nothing, else it takes it back.
 //!
-//! Invariants: of two borrows whose bytes overlap, neither is to write. A thread that borrows to read either finds
-//! that the table is locked or has writers, or is found by the next writer. The tree is accessed under the lock.
+//! # Why two borrows that exclude each other are never granted both
+//!
+//! All fences have one order (C++20, \[atomics.order\]). Of two borrows, let the fence of B be the later one. What A's thread
+//! stored or saw before its fence, B's thread sees after its own: the list, the segment, `used`, the span and the state. All
+//! of these have A's entry as long as A has not ended (`list`). So B finds A, unless A ended, or was taken back.
+//!
+//! A borrow moves to another place at most twice, each time to one at which a writer looks later: from a list of writers to
+//! one of readers, from there to the tree. It is entered there before its former place is free. So a writer that
+//! finds the former place free finds the new one.
+//!
+//! # What happens on a tie
+//!
+//! - A reader and a writer that ask at once: the reader waits for the answer of the writer, which counts the reader as one.
+//!   The reader is granted, the writer refused.
+//! - Two writers: the one whose slot has the higher address takes its entry back, and asks again after the other one has its
+//!   answer. The one with the lower address waits for that. So one is granted, the other refused.
+//! - Nobody waits in a circle: a reader waits for writers, a writer only for slots at higher addresses, and with no entry for
+//!   one at a lower address.
+//! - A writer may be refused because of a reader that is refused itself, by a second writer, in the same moment.
+//!
+//! Invariants: of two borrows whose bytes overlap, neither is to write. The tree has no borrow to write.
 
-use std::cell::UnsafeCell;
-use std::mem::offset_of;
+use std::ptr;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use dlbridge::ffi::Bytes;
 
-use super::ordered::{Node, Ordered};
-use super::slot::Slot;
-use super::sync::{AtomicIsize, AtomicUsize, thread};
-use super::{Kind, Other, SLOTS};
-
-/// `next`, if no slot is free.
-const FULL: usize = SLOTS + 1;
-
-/// Less than the number of any slot.
-const LOCKED: isize = -1;
+use super::list::{List, Lists};
+use super::ordered::Ordered;
+use super::slot::{Seen, Slot};
+use super::sync::{AtomicUsize, Mutex, MutexGuard, fence};
+use super::{Kind, Other};
 
 /// The borrows of a process.
-#[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Table {
-    /// Without a writer, the number of slots that writers look at, so that a reader below it needs no check. 0 if there
-    /// are writers. `LOCKED` while a thread holds the lock, which also sends readers to it.
-    quiet: AtomicIsize,
-    /// The number of slots of which the last may be used.
-    used: AtomicUsize,
-    writers: AtomicUsize,
-    /// A slot that is probably free, or `FULL`.
-    next: AtomicUsize,
-    ordered: UnsafeCell<Ordered>,
-    slots: [Slot; SLOTS],
+pub(super) struct Table {
+    pub(super) reads: Lists,
+    pub(super) writes: Lists,
+    tree: Mutex<Ordered>,
+    /// The span of the bytes in the tree.
+    tree_start: AtomicUsize,
+    tree_end: AtomicUsize,
 }
 
-// SAFETY: only a thread that holds the lock accesses `ordered`, whose nodes are bound to no thread (R9).
-unsafe impl Sync for Table {}
+/// Where the borrow of a tensor that Rust keeps is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Slot(&'static Slot),
+    /// In the tree, with this number.
+    Tree(usize),
+}
+
+/// What a writer finds.
+enum Found {
+    Other(Other),
+    /// A writer that asks for some of the bytes as well, and comes first.
+    First(&'static Slot, Seen),
+}
 
 impl Table {
-    /// The layout, for [`super::shared`].
-    pub(super) const LAYOUT: [usize; 7] = [
-        size_of::<Self>(),
-        offset_of!(Self, quiet),
-        offset_of!(Self, used),
-        offset_of!(Self, writers),
-        offset_of!(Self, next),
-        offset_of!(Self, ordered),
-        offset_of!(Self, slots),
-    ];
-
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            quiet: AtomicIsize::new(0),
-            used: AtomicUsize::new(0),
-            writers: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
-            ordered: UnsafeCell::new(Ordered::new(SLOTS as u64)),
-            slots: [Slot::NEW; SLOTS],
+            reads: Lists::new(),
+            writes: Lists::new(),
+            tree: Mutex::new(Ordered::new()),
+            tree_start: AtomicUsize::new(0),
+            tree_end: AtomicUsize::new(0),
         }
     }
 
-    /// Whether there are no writers, for a thread that keeps others from borrowing to write. Acquire: what earlier ones
-    /// wrote happened before.
-    #[allow(dead_code, reason = "only the feature `tensor-methods` asks")]
+    /// Borrows bytes to read. `mine` is this thread's list of `reads`.
     #[inline(always)]
-    pub(crate) fn has_no_writers(&self) -> bool {
-        self.quiet.load(Ordering::Acquire) > 0
+    pub(super) fn read(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
+        let slot = mine.begin(bytes, Kind::Read);
+        fence(Ordering::SeqCst);
+        match self.find_writer(bytes, ptr::null()) {
+            Some(Found::Other(other)) => {
+                slot.free();
+                Err(other)
+            }
+            // No writer comes first: the reader waited.
+            None | Some(Found::First(..)) => Ok(slot),
+        }
     }
 
-    /// Borrows bytes to read, and returns the number of the borrow. Unless it `STAYS`, the next borrow tries
-    /// the same slot.
-    #[inline(always)]
-    pub(crate) fn read<const STAYS: bool>(&self, bytes: &Bytes) -> Result<u64, Other> {
-        let number = self.next.load(Ordering::Relaxed);
-        match self.slots.get(number) {
-            Some(slot) if slot.fill(bytes, Kind::Read) => {
-                if STAYS {
-                    self.next.store(number + 1, Ordering::Relaxed);
+    /// Borrows bytes to write. `mine` is this thread's list of `writes`.
+    pub(super) fn write(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
+        loop {
+            let slot = mine.begin(bytes, Kind::Write);
+            fence(Ordering::SeqCst);
+            // In this order, because a borrow moves in this order.
+            let found = self.find_writer(bytes, slot);
+            let found = found.or_else(|| self.find_reader(bytes).map(Found::Other));
+            match found.or_else(|| self.find_in_tree(bytes).map(Found::Other)) {
+                None => {
+                    slot.grant();
+                    return Ok(slot);
                 }
-                // The exchange is sequentially consistent: either this load finds that a writer is being
-                // checked, or that writer finds the slot.
-                if (number as isize) < self.quiet.load(Ordering::SeqCst) {
-                    return Ok(number as u64);
+                Some(Found::Other(other)) => {
+                    slot.free();
+                    return Err(other);
                 }
-                self.read_beside_writers(Some(number), bytes)
+                Some(Found::First(first, seen)) => {
+                    slot.free();
+                    first.wait(&seen);
+                }
             }
-            _ => self.read_beside_writers(self.search(bytes, Kind::Read), bytes),
         }
     }
 
-    #[cold]
-    fn read_beside_writers(&self, number: Option<usize>, bytes: &Bytes) -> Result<u64, Other> {
-        let place = number.ok_or_else(|| Node::new(bytes, Kind::Read, false));
-        let result = self.locked(|ordered| {
-            if let Ok(number) = place {
-                self.note_used(number);
-            }
-            let has_writers = self.writers.load(Ordering::Relaxed) != 0;
-            match (has_writers.then(|| self.find(ordered, bytes, Kind::Read)).flatten(), place) {
-                (Some(writer), place) => Err((writer, place)),
-                (None, Ok(number)) => Ok(number as u64),
-                (None, Err(node)) => Ok(ordered.insert(node)),
-            }
-        });
-        result.map_err(|(writer, place)| {
-            if let Ok(number) = place {
-                self.slots[number].free();
-            }
-            writer
-        })
-    }
-
-    /// Borrows bytes to write, and returns the number of the borrow.
-    pub(crate) fn write(&self, bytes: &Bytes) -> Result<u64, Other> {
-        let result = self.locked(|ordered| {
-            self.trim();
-            if let Some(other) = self.find(ordered, bytes, Kind::Write) {
-                return Err(Some(other));
-            }
-            let number = self.claim(bytes, Kind::Write).ok_or(None)?;
-            self.note_used(number);
-            self.add_writers(1);
-            Ok(number as u64)
-        });
-        result.or_else(|other| other.map_or_else(|| self.write_without_slot(bytes), Err))
-    }
-
-    #[cold]
-    fn write_without_slot(&self, bytes: &Bytes) -> Result<u64, Other> {
-        let node = Node::new(bytes, Kind::Write, false);
-        let result = self.locked(|ordered| match self.find(ordered, bytes, Kind::Write) {
-            Some(other) => Err((other, node)),
-            None => {
-                self.add_writers(1);
-                Ok(ordered.insert(node))
-            }
-        });
-        // A refused node is freed when the lock is free again.
-        result.map_err(|(other, _node)| other)
-    }
-
-    /// Borrows bytes to read that Rust keeps and exports for the first time, so that they have no writers.
-    pub(crate) fn keep(&self, bytes: &Bytes) -> u64 {
-        let node = Node::new(bytes, Kind::Read, true);
-        self.locked(|ordered| ordered.insert(node))
-    }
-
-    /// Replaces the borrow of an argument by one of the tensor that Rust keeps of it, to read, and returns its number.
-    pub(crate) fn keep_argument(&self, bytes: &Bytes, number: u64, kind: Kind) -> u64 {
-        let node = Node::new(bytes, Kind::Read, true);
-        let (kept, old) = self.locked(|ordered| {
-            let kept = ordered.insert(node);
-            (kept, self.end_locked(ordered, number, bytes.start, kind))
-        });
-        drop(old);
-        kept
-    }
-
-    /// Ends a borrow to read for which [`is_in_slot`] is true, on any thread.
+    /// A granted borrow to write some of the bytes, beside that of this thread in the slot `mine`.
     #[inline(always)]
-    pub(crate) fn end_slot<const STAYED: bool>(&self, number: u64) {
-        self.slots[number as usize % SLOTS].free();
-        if STAYED {
-            self.next.store(number as usize, Ordering::Relaxed);
-        }
-    }
-
-    /// Ends a borrow of bytes that begin at `start`, on any thread.
-    #[cold]
-    pub(crate) fn end(&self, number: u64, start: usize, kind: Kind) {
-        let old = self.locked(|ordered| self.end_locked(ordered, number, start, kind));
-        drop(old);
-    }
-
-    fn end_locked(
-        &self,
-        ordered: &mut Ordered,
-        number: u64,
-        start: usize,
-        kind: Kind,
-    ) -> Option<Box<Node>> {
-        if kind == Kind::Write {
-            self.add_writers(-1);
-        }
-        if !is_in_slot(number) {
-            // A slot may have become free while `next` said that there is none.
-            self.next.store(0, Ordering::Relaxed);
-            return ordered.remove(number, start);
-        }
-        self.end_slot::<true>(number);
-        None
-    }
-
-    /// Called under the lock, which orders all that only its holders access.
-    fn add_writers(&self, more: isize) {
-        let writers = self.writers.load(Ordering::Relaxed).wrapping_add_signed(more);
-        self.writers.store(writers, Ordering::Relaxed);
-    }
-
-    /// Called under the lock.
-    fn note_used(&self, number: usize) {
-        let used = self.used.load(Ordering::Relaxed).max(number + 1);
-        self.used.store(used, Ordering::Relaxed);
-    }
-
-    /// Leaves free slots at the end out of the next searches. Called under the lock: a thread that claims one
-    /// meanwhile is not below `quiet`, and so waits for the lock.
-    #[inline]
-    fn trim(&self) {
-        let mut used = self.used.load(Ordering::Relaxed);
-        while used > 0 && self.slots[used - 1].is_free() {
-            used -= 1;
-        }
-        self.used.store(used, Ordering::Relaxed);
-    }
-
-    /// Fills a free slot, of which the next one probably is one; `None` if there is none.
-    #[inline]
-    fn claim(&self, bytes: &Bytes, kind: Kind) -> Option<usize> {
-        let number = self.next.load(Ordering::Relaxed);
-        match self.slots.get(number) {
-            Some(slot) if slot.fill(bytes, kind) => {
-                self.next.store(number + 1, Ordering::Relaxed);
-                Some(number)
+    fn find_writer(&self, bytes: &Bytes, mine: *const Slot) -> Option<Found> {
+        let answered = |slot: &'static Slot| {
+            if ptr::eq(slot, mine) {
+                return None;
             }
-            _ => self.search(bytes, kind),
-        }
+            loop {
+                let seen = slot.of(bytes)?;
+                if !seen.asks() {
+                    return Some(Found::Other(seen.other));
+                }
+                if ptr::from_ref(slot) < mine {
+                    return Some(Found::First(slot, seen));
+                }
+                slot.wait(&seen);
+            }
+        };
+        self.writes.iter().find_map(|list| list.find(bytes, answered))
     }
 
-    /// Fills a free slot; `None` if there is none.
-    #[cold]
-    fn search(&self, bytes: &Bytes, kind: Kind) -> Option<usize> {
-        let likely = self.next.load(Ordering::Relaxed);
-        if likely >= FULL {
-            return None;
-        }
-        let mut numbers = (likely..SLOTS).chain(0..likely);
-        let number = numbers.find(|&number| self.slots[number].fill(bytes, kind));
-        self.next.store(number.map_or(FULL, |found| found + 1), Ordering::Relaxed);
-        number
+    fn find_reader(&self, bytes: &Bytes) -> Option<Other> {
+        let of = |slot: &'static Slot| slot.of(bytes).map(|seen| seen.other);
+        self.reads.iter().find_map(|list| list.find(bytes, of))
     }
 
-    /// A borrow of some of the bytes that excludes one of this kind. Called under the lock.
-    #[inline(always)]
-    fn find(&self, ordered: &Ordered, bytes: &Bytes, kind: Kind) -> Option<Other> {
-        let used = self.used.load(Ordering::Relaxed);
-        let has_none = used == 0 && ordered.has_none(kind);
-        if has_none { None } else { self.find_among(used, ordered, bytes, kind) }
+    fn find_in_tree(&self, bytes: &Bytes) -> Option<Other> {
+        let is_near = self.tree_start.load(Ordering::Acquire) < bytes.end
+            && bytes.start < self.tree_end.load(Ordering::Acquire);
+        let found = is_near.then(|| self.tree().find(bytes)).flatten()?;
+        Some(Other { kind: Kind::Read, is_kept: true, bytes: found })
     }
 
-    fn find_among(
+    /// Whether memory is borrowed to write, for a thread that keeps others from beginning to.
+    pub(super) fn has_writers(&self) -> bool {
+        self.writes.iter().any(|list| list.slots().any(|slot| !slot.is_free()))
+    }
+
+    /// Borrows bytes to read for a tensor that Rust keeps, in place of the borrow in a slot if there is one. Without it,
+    /// no other code has the memory yet. `mine` is this thread's list of `reads`.
+    pub(super) fn keep(
         &self,
-        used: usize,
-        ordered: &Ordered,
+        mine: &'static List,
         bytes: &Bytes,
-        kind: Kind,
-    ) -> Option<Other> {
-        let in_slots = self.slots[..used].iter().find_map(|slot| {
-            let (other, found) = slot.borrow()?;
-            let excludes = kind == Kind::Write || other == Kind::Write;
-            let found = (excludes && found.overlaps(bytes)).then_some(found)?;
-            Some(Other { kind: other, is_kept: false, bytes: found })
-        });
-        in_slots.or_else(|| if ordered.has_none(kind) { None } else { ordered.find(bytes, kind) })
+        of: Option<&'static Slot>,
+    ) -> Place {
+        let reader = of.filter(|slot| slot.reads());
+        // A reader does not move to another list: a writer may have looked there.
+        let slot = reader.unwrap_or_else(|| mine.begin(bytes, Kind::Read));
+        let place = if slot.may_stay {
+            slot.keep();
+            Place::Slot(slot)
+        } else {
+            let number = self.change_tree(|tree| tree.insert(bytes));
+            slot.free();
+            Place::Tree(number)
+        };
+        if let Some(writer) = of.filter(|_| reader.is_none()) {
+            writer.free();
+        }
+        place
     }
 
-    /// Ends a borrow to write for which [`is_in_slot`] is true, on any thread.
-    pub(crate) fn end_writer(&self, number: u64) {
-        self.locked(|_| {
-            self.add_writers(-1);
-            self.end_slot::<true>(number);
-        });
+    /// Ends the borrow of a tensor that Rust keeps, whose bytes begin at `start`, on any thread.
+    pub(super) fn end_in_tree(&self, number: usize, start: usize) {
+        self.change_tree(|tree| tree.remove(number, start));
     }
 
-    /// Runs a function of a few hundred instructions, which neither locks nor allocates, under the lock.
-    pub(super) fn locked<R>(&self, function: impl FnOnce(&mut Ordered) -> R) -> R {
-        self.lock();
-        self.unlocking(function)
-    }
-
-    /// The same, unless another thread has the lock.
-    pub(super) fn try_locked<R>(&self, function: impl FnOnce(&mut Ordered) -> R) -> Option<R> {
-        self.try_lock().then(|| self.unlocking(function))
-    }
-
-    /// Called under the lock.
-    fn unlocking<R>(&self, function: impl FnOnce(&mut Ordered) -> R) -> R {
-        // SAFETY: no other thread has the lock, and no function under it locks again (F9).
-        let result = function(unsafe { &mut *self.ordered.get() });
-        self.unlock();
+    fn change_tree<R>(&self, change: impl FnOnce(&mut Ordered) -> R) -> R {
+        let mut tree = self.tree();
+        let result = change(&mut tree);
+        let (start, end) = tree.span();
+        self.tree_start.store(start, Ordering::Release);
+        self.tree_end.store(end, Ordering::Release);
         result
     }
 
-    pub(super) fn lock(&self) {
-        while !self.try_lock() {
-            thread::yield_now();
+    pub(super) fn tree(&self) -> MutexGuard<'_, Ordered> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After a fork, on the only thread, which has the lists of which `is_mine` is true: threads that no longer exist get no
+    /// answer, and give back their lists. Their borrows stay.
+    pub(super) fn forget_threads(&self, is_mine: impl Fn(&List) -> bool) {
+        let lists = self.reads.iter().chain(self.writes.iter());
+        for list in lists.filter(|list| !is_mine(list)) {
+            list.slots().for_each(Slot::free_if_it_asks);
+            list.give_back();
         }
     }
-
-    fn try_lock(&self) -> bool {
-        self.quiet.swap(LOCKED, Ordering::SeqCst) != LOCKED
-    }
-
-    pub(super) fn unlock(&self) {
-        let is_quiet = self.writers.load(Ordering::Relaxed) == 0;
-        let quiet = if is_quiet { self.used.load(Ordering::Relaxed) as isize } else { 0 };
-        self.quiet.store(quiet, Ordering::Release);
-    }
-
-    /// Frees what threads that a fork ended have claimed. Called under the lock, on the only thread.
-    pub(super) fn free_claimed(&self) {
-        self.slots.iter().for_each(Slot::free_claimed);
-    }
-}
-
-/// Whether the borrow with this number has a slot.
-#[inline(always)]
-pub(crate) const fn is_in_slot(number: u64) -> bool {
-    number < SLOTS as u64
 }
 
 // By its path, which is the same where the model of `loom/` includes this file.

@@ -16,11 +16,11 @@ use crate::memory::descriptor::Checked;
 #[derive(Debug)]
 pub struct Kept {
     /// The number of the borrow.
-    pub number: u64,
+    pub number: usize,
     /// The address of the first byte that is borrowed.
     pub start: usize,
     /// Ends the borrow, on any thread.
-    pub end: fn(u64, usize),
+    pub end: fn(usize, usize),
 }
 
 impl Drop for Kept {

@@ -1,18 +1,45 @@
-//! The table without Python: threads, more borrows than slots, many that are kept, a fork.
+//! The table without Python: threads, lists of many segments, many tensors that are kept, a fork.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicUsize};
+use std::thread;
 
+use super::super::SLOTS;
 use super::*;
 
 fn bytes(start: usize, len: usize) -> Bytes {
     Bytes::of(start, &[len as i64], &[1], 1).expect("elements")
 }
 
+/// The lists of one thread.
+#[derive(Clone, Copy)]
+struct Mine {
+    reads: &'static List,
+    writes: &'static List,
+}
+
+impl Mine {
+    fn take(table: &Table) -> Self {
+        Self { reads: table.reads.take(), writes: table.writes.take() }
+    }
+
+    fn begin(self, table: &Table, bytes: &Bytes, kind: Kind) -> Result<&'static Slot, Other> {
+        match kind {
+            Kind::Read => table.read(self.reads, bytes),
+            Kind::Write => table.write(self.writes, bytes),
+        }
+    }
+}
+
+fn end(table: &Table, place: Place, bytes: &Bytes) {
+    match place {
+        Place::Slot(slot) => slot.free(),
+        Place::Tree(number) => table.end_in_tree(number, bytes.start),
+    }
+}
+
 fn is_empty(table: &Table) -> bool {
-    table.locked(|ordered| ordered.is_empty())
-        && table.writers.load(Ordering::Relaxed) == 0
-        && table.slots.iter().all(Slot::is_free)
+    let mut lists = table.reads.iter().chain(table.writes.iter());
+    lists.all(|list| list.slots().all(Slot::is_free)) && table.tree().span() == (0, 0)
 }
 
 /// A small generator, so that a failure comes again.
@@ -26,30 +53,26 @@ impl Random {
     }
 }
 
-/// Every borrow and its end, in random order, beside a list of what is borrowed.
+/// Every borrow and its end, in random order and by two threads' lists, beside a list of what is borrowed.
 #[test]
 fn the_table_agrees_with_a_list_of_all_borrows() {
     static TABLE: Table = Table::new();
+    let mine = [(); 2].map(|()| Mine::take(&TABLE));
     let mut random = Random(1);
-    let mut borrows: Vec<(u64, Bytes, Kind)> = Vec::new();
+    let mut borrows: Vec<(Place, Bytes, Kind)> = Vec::new();
     let rounds = if cfg!(miri) { 2000 } else { 60_000 };
-    let mut refused = 0;
+    let (mut refused, mut in_tree) = (0, 0);
     for round in 0..rounds {
-        // Few borrows at first, then more than there are slots.
+        // Few borrows at first, then more than a segment has.
         let many = 40 + round % 1000;
         let start = 4096 + random.below(60) * 8;
         let (rows, columns) = (1 + random.below(3) as i64, 1 + random.below(4) as i64);
         let strides = [[4, 1], [1, 3], [7, 2], [0, 1]][random.below(4)];
         let bytes =
             Bytes::of(start, &[rows, columns], &strides, 1 + random.below(4)).expect("some");
-        let bytes = Bytes { start: bytes.start, ..bytes };
         if borrows.len() > random.below(many) {
-            let (number, bytes, kind) = borrows.swap_remove(random.below(borrows.len()));
-            if kind == Kind::Read && is_in_slot(number) {
-                TABLE.end_slot::<true>(number);
-            } else {
-                TABLE.end(number, bytes.start, kind);
-            }
+            let (place, bytes, _) = borrows.swap_remove(random.below(borrows.len()));
+            end(&TABLE, place, &bytes);
             continue;
         }
         let excluded = |kind: Kind| {
@@ -57,25 +80,18 @@ fn the_table_agrees_with_a_list_of_all_borrows() {
                 borrows.iter().filter(|(_, _, other)| kind == Kind::Write || *other == Kind::Write);
             others.any(|(_, other, _)| other.overlaps(&bytes))
         };
-        let (kind, result) = match random.below(8) {
-            0 => (Kind::Write, TABLE.write(&bytes)),
-            1 => (
-                Kind::Read,
-                TABLE
-                    .read::<true>(&bytes)
-                    .map(|number| TABLE.keep_argument(&bytes, number, Kind::Read)),
-            ),
-            2 => match TABLE.write(&bytes) {
-                Ok(number) => (Kind::Read, Ok(TABLE.keep_argument(&bytes, number, Kind::Write))),
-                Err(other) => (Kind::Write, Err(other)),
-            },
-            _ => (Kind::Read, TABLE.read::<true>(&bytes)),
-        };
-        match result {
-            // A writer that became a reader found no other borrow either.
-            Ok(number) => {
+        let mine = mine[random.below(2)];
+        let kind = if random.below(4) == 0 { Kind::Write } else { Kind::Read };
+        match mine.begin(&TABLE, &bytes, kind) {
+            Ok(slot) => {
                 assert!(!excluded(kind), "round {round}: {bytes:?}");
-                borrows.push((number, bytes, kind));
+                if random.below(3) == 0 {
+                    let place = TABLE.keep(mine.reads, &bytes, Some(slot));
+                    in_tree += usize::from(matches!(place, Place::Tree(_)));
+                    borrows.push((place, bytes, Kind::Read));
+                } else {
+                    borrows.push((Place::Slot(slot), bytes, kind));
+                }
             }
             Err(other) => {
                 assert!(excluded(kind) && other.bytes.overlaps(&bytes), "round {round}: {other:?}");
@@ -84,47 +100,39 @@ fn the_table_agrees_with_a_list_of_all_borrows() {
         }
     }
     assert!(refused > rounds / 20 && refused < rounds, "{refused}");
-    for (number, bytes, kind) in borrows {
-        TABLE.end(number, bytes.start, kind);
-    }
+    assert!(in_tree > rounds / 100, "{in_tree}");
+    borrows.iter().for_each(|(place, bytes, _)| end(&TABLE, *place, bytes));
     assert!(is_empty(&TABLE));
 }
 
-/// Each byte counts its readers; a writer makes it negative.
-fn exclude_each_other(table: &'static Table, rounds: usize) -> [usize; 3] {
+/// Each byte counts its readers; a writer makes it negative. Returns the numbers of writers and of kept tensors in the tree.
+fn exclude_each_other(table: &'static Table, rounds: usize, before: usize) -> [usize; 2] {
     const BYTES: usize = 12;
     static USERS: [AtomicI32; BYTES] = [const { AtomicI32::new(0) }; BYTES];
     let users = |start, len| &USERS[start..start + len];
-    let [written, ordered, moments] = [const { AtomicUsize::new(0) }; 3];
-    let count = |counter: &AtomicUsize, is: bool| {
-        counter.fetch_add(usize::from(is), Ordering::Relaxed);
-    };
+    let [written, in_tree] = [const { AtomicUsize::new(0) }; 2];
     thread::scope(|scope| {
         for seed in 0..4 {
-            let (written, ordered, moments) = (&written, &ordered, &moments);
+            let (written, in_tree) = (&written, &in_tree);
             scope.spawn(move || {
-                let mut random = Random(seed);
+                let (mut random, mine) = (Random(seed), Mine::take(table));
+                let other = bytes(4096, 8);
+                let others: Vec<_> =
+                    (0..before).map(|_| mine.reads.begin(&other, Kind::Read)).collect();
                 for _ in 0..rounds {
                     let start = random.below(BYTES);
                     let len = 1 + random.below((BYTES - start).min(3));
                     let bytes = bytes(64 + start, len);
                     let kind = if random.below(3) == 0 { Kind::Write } else { Kind::Read };
-                    let [is_kept, is_moment] = [4, 2].map(|limit| random.below(limit) == 0);
-                    let result = match kind {
-                        Kind::Write => table.write(&bytes),
-                        Kind::Read if is_moment => table.read::<false>(&bytes),
-                        Kind::Read => table.read::<true>(&bytes),
-                    };
-                    let Ok(number) = result else { continue };
+                    let is_kept = random.below(4) == 0;
+                    let Ok(slot) = mine.begin(table, &bytes, kind) else { continue };
                     let users = users(start, len);
                     let step = if kind == Kind::Write { -100 } else { 1 };
                     for user in users {
                         let before = user.fetch_add(step, Ordering::Relaxed);
                         assert!(before == 0 || (kind == Kind::Read && before > 0), "{before}");
                     }
-                    count(written, kind == Kind::Write);
-                    count(ordered, !is_in_slot(number));
-                    count(moments, kind == Kind::Read && is_moment);
+                    written.fetch_add(usize::from(kind == Kind::Write), Ordering::Relaxed);
                     if random.below(4) == 0 {
                         thread::yield_now();
                     }
@@ -132,88 +140,133 @@ fn exclude_each_other(table: &'static Table, rounds: usize) -> [usize; 3] {
                         user.fetch_sub(step, Ordering::Relaxed);
                     }
                     if is_kept {
-                        let number = table.keep_argument(&bytes, number, kind);
+                        let place = table.keep(mine.reads, &bytes, Some(slot));
                         assert!(users.iter().all(|user| user.load(Ordering::Relaxed) >= 0));
-                        table.end(number, bytes.start, Kind::Read);
-                    } else if kind == Kind::Write || !is_in_slot(number) {
-                        table.end(number, bytes.start, kind);
-                    } else if is_moment {
-                        table.end_slot::<false>(number);
+                        end(table, place, &bytes);
+                        let is_in_tree = matches!(place, Place::Tree(_));
+                        in_tree.fetch_add(usize::from(is_in_tree), Ordering::Relaxed);
                     } else {
-                        table.end_slot::<true>(number);
+                        slot.free();
                     }
                 }
+                others.iter().for_each(|slot| slot.free());
+                mine.reads.give_back();
+                mine.writes.give_back();
             });
         }
     });
-    [written, ordered, moments].map(AtomicUsize::into_inner)
+    [written, in_tree].map(AtomicUsize::into_inner)
 }
 
-/// With all slots, then with one, so that most borrows are in the tree.
+/// In the first segments, then in others, so that what is kept is in the tree.
 #[test]
 fn threads_exclude_each_other() {
     static TABLE: Table = Table::new();
     let rounds = if cfg!(miri) { 150 } else { 20_000 };
-    let [written, _, moments] = exclude_each_other(&TABLE, rounds);
-    assert!(written > rounds / 10 && moments > rounds / 10, "{written}, {moments}");
+    let [written, _] = exclude_each_other(&TABLE, rounds, 0);
+    assert!(written > rounds / 10, "{written}");
     assert!(is_empty(&TABLE));
-    let others: Vec<_> =
-        (1..SLOTS).map(|_| TABLE.read::<true>(&bytes(4096, 8)).expect("free")).collect();
-    let [written, ordered, moments] = exclude_each_other(&TABLE, rounds / 4);
-    let few = rounds / 40;
-    assert!(written > few && ordered > few && moments > few, "{written}, {ordered}, {moments}");
-    others.iter().for_each(|&number| TABLE.end(number, 4096, Kind::Read));
+    let [written, in_tree] = exclude_each_other(&TABLE, rounds / 4, SLOTS);
+    assert!(written > rounds / 40 && in_tree > rounds / 40, "{written}, {in_tree}");
     assert!(is_empty(&TABLE));
+    assert!(TABLE.reads.iter().count() <= 4, "threads take the lists that others gave back");
 }
 
 #[test]
 fn many_kept_borrows_are_a_tree_of_logarithmic_depth_and_leave_nothing() {
     static TABLE: Table = Table::new();
+    let mine = Mine::take(&TABLE);
     let many = if cfg!(miri) { 300 } else { 100_000 };
     // In the order of their addresses, the worst for a tree without balance; then as many of one array.
-    let mut kept: HashMap<usize, (u64, Bytes)> = HashMap::new();
-    for at in 0..many {
-        let bytes = bytes(4096 + at % (many / 2) * 16, 8);
-        kept.insert(at, (TABLE.keep(&bytes), bytes));
-    }
-    let depth = TABLE.locked(|ordered| ordered.depth());
-    assert!(depth < 60, "{depth}");
+    let kept: Vec<_> = (0..many)
+        .map(|at| {
+            let bytes = bytes(4096 + at % (many / 2) * 16, 8);
+            (TABLE.keep(mine.reads, &bytes, None), bytes)
+        })
+        .collect();
+    let depth = TABLE.tree().depth();
+    assert!((8..60).contains(&depth), "{depth}");
     for at in [0, 7, many / 2 - 1] {
         let start = 4096 + at * 16;
-        TABLE.write(&bytes(start + 7, 2)).expect_err("kept");
-        let number = TABLE.write(&bytes(start + 8, 8)).expect("between two");
-        TABLE.end(number, start + 8, Kind::Write);
+        TABLE.write(mine.writes, &bytes(start + 7, 2)).expect_err("kept");
+        TABLE.write(mine.writes, &bytes(start + 8, 8)).expect("between two").free();
     }
-    for (number, bytes) in kept.into_values() {
-        TABLE.end(number, bytes.start, Kind::Read);
-    }
+    kept.iter().for_each(|(place, bytes)| end(&TABLE, *place, bytes));
     assert!(is_empty(&TABLE));
 }
 
 #[test]
-fn slots_at_the_end_are_searched_only_while_they_are_used() {
+fn a_list_grows_by_segments_and_a_writer_looks_only_at_those_near_it() {
     static TABLE: Table = Table::new();
-    let numbers: Vec<_> =
-        (0..SLOTS + 20).map(|_| TABLE.read::<true>(&bytes(64, 8)).expect("free")).collect();
-    assert_eq!(numbers.iter().filter(|&&number| is_in_slot(number)).count(), SLOTS);
-    TABLE.write(&bytes(64, 1)).expect_err("read");
-    assert_eq!(TABLE.used.load(Ordering::Relaxed), SLOTS);
-    numbers.iter().for_each(|&number| TABLE.end(number, 64, Kind::Read));
-    let number = TABLE.write(&bytes(64, 1)).expect("free");
-    assert!(TABLE.used.load(Ordering::Relaxed) <= number as usize + 1);
-    TABLE.end(number, 64, Kind::Write);
+    let mine = Mine::take(&TABLE);
+    let many = 3 * SLOTS + 1;
+    let begin = || -> Vec<_> {
+        let begin = |at| TABLE.read(mine.reads, &bytes(4096 + at * 64, 8)).expect("no writer");
+        (0..many).map(begin).collect()
+    };
+    let slots = begin();
+    let near = |start| {
+        let mut count = 0;
+        mine.reads.find(&bytes(start, 8), |_| {
+            count += 1;
+            None::<()>
+        });
+        count
+    };
+    assert_eq!(near(64), 0);
+    assert_eq!(near(4096), SLOTS);
+    assert_eq!(near(4096 + 3 * SLOTS * 64), 1);
+    TABLE.write(mine.writes, &bytes(4096 + (many - 1) * 64, 1)).expect_err("read");
+    slots.iter().for_each(|slot| slot.free());
+    // A hole is used again, and so is the first segment.
+    let again = begin();
+    assert!(slots.iter().zip(&again).all(|(old, new)| ptr::eq(*old, *new)));
+    again.iter().rev().for_each(|slot| slot.free());
+    TABLE.read(mine.reads, &bytes(64, 8)).expect("free").free();
+    assert_eq!(mine.reads.slots().count(), 1);
     assert!(is_empty(&TABLE));
 }
 
 #[test]
-fn threads_that_a_fork_ended_leave_nothing_claimed() {
+fn threads_that_a_fork_ended_get_no_answer_and_give_back_their_lists() {
     static TABLE: Table = Table::new();
-    let number = TABLE.read::<true>(&bytes(64, 8)).expect("free");
-    TABLE.lock();
-    TABLE.slots[3].claim_for_test();
-    TABLE.free_claimed();
-    TABLE.unlock();
-    TABLE.write(&bytes(64, 8)).expect_err("the thread that forked reads");
-    TABLE.end_slot::<true>(number);
+    let [mine, gone] = [(); 2].map(|()| Mine::take(&TABLE));
+    let [read, written] = [bytes(64, 8), bytes(128, 8)];
+    TABLE.read(gone.reads, &read).expect("free");
+    gone.writes.begin(&written, Kind::Write);
+    let is_mine = |list: &List| [mine.reads, mine.writes].iter().any(|it| ptr::eq(*it, list));
+    TABLE.forget_threads(is_mine);
+    TABLE.write(mine.writes, &read).expect_err("the borrows of the threads that ended stay");
+    TABLE.write(mine.writes, &written).expect("it was only asked for").free();
+    let next = Mine::take(&TABLE);
+    assert!(ptr::eq(next.reads, gone.reads) && ptr::eq(next.writes, gone.writes));
+}
+
+/// Of two writers that ask at once, one is granted; and of a reader and a writer.
+#[test]
+fn a_tie_has_one_winner() {
+    static TABLE: Table = Table::new();
+    let rounds = if cfg!(miri) { 20 } else { 3000 };
+    for kinds in [[Kind::Write; 2], [Kind::Read, Kind::Write]] {
+        let barrier = std::sync::Barrier::new(2);
+        let granted = [const { AtomicUsize::new(0) }; 2].map(std::sync::Arc::new);
+        thread::scope(|scope| {
+            for (kind, granted) in kinds.into_iter().zip(granted.clone()) {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let mine = Mine::take(&TABLE);
+                    for _ in 0..rounds {
+                        barrier.wait();
+                        let result = mine.begin(&TABLE, &bytes(64, 8), kind);
+                        granted.fetch_add(usize::from(result.is_ok()), Ordering::Relaxed);
+                        barrier.wait();
+                        result.into_iter().for_each(Slot::free);
+                    }
+                });
+            }
+        });
+        let granted = granted.map(|granted| granted.load(Ordering::Relaxed));
+        assert_eq!(granted.iter().sum::<usize>(), rounds, "{kinds:?}: {granted:?}");
+    }
     assert!(is_empty(&TABLE));
 }
