@@ -8,4 +8,4 @@ def norm(x: Any) -> float:
     """The length of a vector. Anything but a float32 vector in host memory raises `TypeError`."""
 
 def scale(x: _Array, factor: float) -> _Array:
-    """A new array of the type of `x`: `factor` times its values."""
+    """A new array of the type of `x`: `factor` times its values, without a gradient."""

@@ -17,7 +17,7 @@ On Linux, `seal` copies arrays into memory that other processes read without a c
 makes a stream of arrays to another process: over shared memory on Linux, as bytes elsewhere.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dlbridge._inspect import Description, inspect
 from dlbridge._native import (
@@ -69,8 +69,15 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class SupportsDLPack(Protocol):
-    """An array of any framework, for annotations. Stubs that PyO3 generates name it."""
+    """An array of any framework, for annotations and `isinstance`. Stubs that PyO3 generates name it."""
 
     # The types of JAX's arrays list no other method of DLPack.
-    def __dlpack__(self) -> object: ...
+    def __dlpack__(self) -> object:
+        """Return a capsule over the memory."""
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

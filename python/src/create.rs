@@ -20,6 +20,13 @@ pub(crate) fn bad_argument(error: dlbridge::Error) -> Error {
 }
 
 /// Create a tensor of zeros, in memory that Rust owns.
+///
+/// >>> import dlbridge
+/// >>> dlbridge.zeros((2, 3), dtype="int32").tolist()
+/// [[0, 0, 0], [0, 0, 0]]
+///
+/// `shape` is an int or a sequence of ints; `dtype` a name, or a type of Python, NumPy, PyTorch or JAX.
+/// Raises `ValueError` for a shape or a name that no tensor has, `MemoryError` for one that is too large.
 #[pyfunction]
 #[pyo3(signature = (shape, *, dtype=PyDType(DType::F64)), text_signature = "(shape, *, dtype='float64')")]
 pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<TensorObject> {
@@ -28,6 +35,13 @@ pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<TensorObject> {
 }
 
 /// Create a tensor from a copy of some bytes, in memory that Rust owns.
+///
+/// >>> import dlbridge
+/// >>> dlbridge.from_bytes(bytes(range(4)), dtype="uint8", shape=(2, 2)).tolist()
+/// [[0, 1], [2, 3]]
+///
+/// `data` is `bytes` or another buffer, `dtype` as in `zeros`; one extent of `shape` may be -1.
+/// Raises `ValueError` for bytes of another size than that of the shape and the dtype.
 #[pyfunction]
 #[pyo3(
     signature = (data, /, *, dtype=PyDType(DType::U8), shape=None),

@@ -22,6 +22,21 @@ use pyo3::prelude::*;
 use crate::arguments::Copy;
 
 /// Import any array over the same memory: by DLPack, or by another protocol that it supports.
+///
+/// >>> import dlbridge, numpy
+/// >>> x = numpy.arange(3)
+/// >>> tensor = dlbridge.from_dlpack(x)
+/// >>> tensor.data_ptr == x.ctypes.data
+/// True
+/// >>> dlbridge.from_dlpack(x, copy=True).data_ptr == x.ctypes.data
+/// False
+///
+/// `x` is an array of NumPy, PyTorch, JAX or another framework, a buffer such as `bytes`, a column of a data frame,
+/// or a DLPack capsule. `device` is where the memory is wanted: "cpu", "cuda:0", a device of a framework. `copy=True`
+/// makes a copy, `copy=False` refuses one. `stream` is the CUDA stream that waits until device memory is ready.
+///
+/// Raises `TypeError` for an object that is no array, `BufferError` for one whose memory cannot be imported as it is
+/// asked for (by its dtype, layout, device or mask), and the exceptions of the array itself.
 #[pyfunction]
 #[pyo3(
     signature = (x, /, *, device=None, copy=Copy(CopyMode::IfNeeded), stream=None),

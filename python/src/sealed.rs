@@ -19,7 +19,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyTuple};
 
 use crate::arguments::Shape;
 use crate::timer::{Timer, exception};
@@ -224,7 +224,8 @@ impl UnsealedObject {
 /// >>> sealed["x"].tolist()
 /// [0, 1, 2]
 ///
-/// A single array is named `tensor`. On systems other than Linux, this raises `OSError`.
+/// A single array is named `tensor`. The arrays are those that `from_dlpack` imports, in host memory. `metadata` is a
+/// dict of str. On systems other than Linux, this raises `OSError`.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, metadata=None))]
 pub(crate) fn seal(x: &Bound<'_, PyAny>, metadata: Metadata) -> Result<SealedObject> {
@@ -237,6 +238,13 @@ pub(crate) fn seal(x: &Bound<'_, PyAny>, metadata: Metadata) -> Result<SealedObj
                 Ok((name, x.extract()?))
             };
             items.iter().map(tensor).collect::<Result<_>>()?
+        }
+        Err(_) if x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>() => {
+            let found = x.get_type().name()?;
+            let message = format!(
+                "expected an array or a dict of arrays, found {found}; pass {{\"name\": x, ...}}"
+            );
+            return Err(error_of::<PyTypeError>(message).into());
         }
         Err(_) => vec![(ONE.to_owned(), x.extract()?)],
     };

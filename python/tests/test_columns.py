@@ -73,9 +73,9 @@ class TestPolars:
         assert (copy.tolist(), copy.readonly) == ([1, 2, 1, 2], False)
         assert dlbridge.from_dlpack(chunked, copy=True, device="cpu").tolist() == [1, 2, 1, 2]
 
-    def test_a_frame_of_one_column_is_that_column(self, pl):
+    def test_a_frame_of_one_column_is_a_matrix(self, pl):
         frame = pl.DataFrame({"x": [1.5, 2.5], "y": [1, 2]})
-        assert values(frame.select("x")) == [1.5, 2.5]
+        assert values(frame.select("x")) == [[1.5], [2.5]]
         with pytest.raises(BufferError, match=r'one column, found 2; select one: x\["name"\]'):
             dlbridge.from_dlpack(frame)
 
@@ -133,7 +133,7 @@ class TestDuckDb:
     def test_a_result_of_one_column_is_shared(self, duckdb):
         result = duckdb.sql("select i::float as x from range(1000) t(i)")
         tensor = dlbridge.from_dlpack(result)
-        assert (tensor.shape, tensor.dtype, tensor.readonly) == ((1000,), "float32", True)
+        assert (tensor.shape, tensor.dtype, tensor.readonly) == ((1000, 1), "float32", True)
         assert np.from_dlpack(tensor).sum() == 499_500
 
     def test_arrays_are_axes(self, duckdb):
@@ -145,7 +145,7 @@ class TestDuckDb:
         with pytest.raises(BufferError, match="found several"):
             dlbridge.from_dlpack(result)
         copy = dlbridge.from_dlpack(result, copy=True)
-        assert np.array_equal(copy.numpy(), np.arange(3_000_000))
+        assert np.array_equal(copy.numpy(), np.arange(3_000_000).reshape(-1, 1))
 
     def test_a_query_that_fails_says_why(self, duckdb):
         result = duckdb.sql("select error('no such luck')::int as x from range(3)")
@@ -161,7 +161,7 @@ class TestDuckDb:
             return 2 * x
 
         connection.create_function("twice", twice, [duckdb.sqltypes.BIGINT], duckdb.sqltypes.BIGINT)
-        assert values(connection.sql("select twice(i) from range(4) t(i)")) == [0, 2, 4, 6]
+        assert values(connection.sql("select twice(i) from range(4) t(i)")) == [[0], [2], [4], [6]]
         assert threads
 
 
@@ -181,9 +181,9 @@ class TestPyarrow:
 
     def test_tables_and_batches_of_one_column(self, pa):
         batch = pa.record_batch({"x": [1.5, 2.5, 3.5]})
-        assert values(batch) == [1.5, 2.5, 3.5]
-        assert values(batch.slice(1, 1)) == [2.5]
-        assert values(pa.table({"x": [1, 2, 3]}).slice(2)) == [3]
+        assert values(batch) == [[1.5], [2.5], [3.5]]
+        assert values(batch.slice(1, 1)) == [[2.5]]
+        assert values(pa.table({"x": [1, 2, 3]}).slice(2)) == [[3]]
 
     def test_tensors_keep_their_axes(self, pa):
         array = np.arange(24, dtype="float32").reshape(2, 3, 4)

@@ -101,14 +101,6 @@ def test_a_tensor_cannot_be_made_or_derived_from():
     assert dlbridge.Tensor.__module__ == "dlbridge"
 
 
-def test_tensors_are_equal_to_themselves_alone():
-    tensor = dlbridge.zeros(3)
-    same = tensor
-    assert tensor == same
-    assert tensor != dlbridge.zeros(3)
-    assert len({tensor, tensor, dlbridge.zeros(3)}) == 2
-
-
 def test_a_description_holds_the_descriptor_as_it_was_given():
     made = Managed(shape=[2, 3], strides=None, byte_offset=8, version=(1, 1), flags=READ_ONLY)
     assert dataclasses.asdict(dlbridge.inspect(producer_of(made))) == {

@@ -32,6 +32,11 @@ INHERITED = {
     *("__doc__", "__module__", "__repr__", "__new__", "__hash__", "__eq__"),
     "__release_buffer__",
 }
+# Methods of a tensor for an error, which a type checker finds without them.
+FOR_ERRORS = {f"__{name}__" for name in ("ne", "lt", "le", "gt", "ge", "setitem", "delitem")}
+FOR_ERRORS |= {
+    f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "matmul") for side in ("", "r")
+}
 
 
 def names(body):
@@ -53,6 +58,9 @@ def test_the_stub_names_exactly_what_the_module_has():
 @pytest.mark.parametrize("name", ["Tensor", "SealedTensors", "UnsealedTensors"])
 def test_the_stub_names_exactly_the_attributes_of_a_class(name):
     there = set(vars(getattr(dlbridge, name))) - INHERITED
+    if name == "Tensor":
+        assert there >= FOR_ERRORS
+        there -= FOR_ERRORS
     if sys.platform == "win32":
         there.add("fileno")
     assert set(names(CLASSES[name].body)) == there
@@ -156,6 +164,9 @@ assert_type(tensor.__dlpack_device__(), tuple[int, int])
 assert_type(dlbridge.inspect(tensor), dlbridge.Description)
 assert_type(dlbridge.inspect(tensor).version, tuple[int, int] | None)
 assert_type(dlbridge.DLPACK_VERSION, tuple[int, int])
+dlbridge.from_dlpack(bytes(3))
+dlbridge.from_dlpack(memoryview(b"abc"))
+assert_type(tensor.view("uint8"), dlbridge.Tensor)
 capsule = tensor.__dlpack__(max_version=(1, 3), dl_device=(1, None), stream=None, copy=True)
 dlbridge.from_dlpack(capsule)
 batch = dlbridge.empty_sealed({"x": ((2, 3), "float32"), "y": (3, "int64")})
@@ -175,6 +186,9 @@ dlbridge.zeros("3")
 dlbridge.zeros(3, "float32")
 dlbridge.from_dlpack(x=3)
 dlbridge.from_dlpack(3, copy="yes")
+dlbridge.from_dlpack([1, 2])
+dlbridge.zeros(3) + 1
+dlbridge.zeros(3)[0] = 1
 dlbridge.zeros(3).shape = ()
 dlbridge.zeros(3).nothing
 dlbridge.zeros(3)["x"]
@@ -233,6 +247,34 @@ def test_the_examples_of_native_functions_work():
         text = getattr(dlbridge, name).__doc__
         runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, 0))
     assert runner.summarize().failed == 0
+
+
+def test_help_names_arguments_errors_and_an_example():
+    for name in ("from_dlpack", "zeros", "from_bytes"):
+        text = getattr(dlbridge, name).__doc__
+        for argument in inspect.signature(getattr(dlbridge, name)).parameters:
+            assert f"`{argument}" in text, (name, argument)
+        assert ">>>" in text
+        assert "Raises `" in text
+
+
+def test_dir_has_the_public_names_alone():
+    assert dir(dlbridge) == sorted(dlbridge.__all__)
+    assert "from_dlpack" in dir(dlbridge)
+
+
+def test_an_array_is_an_instance_of_the_protocol():
+    assert isinstance(np.ones(1), dlbridge.SupportsDLPack)
+    assert isinstance(dlbridge.zeros(1), dlbridge.SupportsDLPack)
+    assert not isinstance([1.0], dlbridge.SupportsDLPack)
+
+
+def test_a_list_of_arrays_is_not_sealed_without_names():
+    if sys.platform != "linux":
+        pytest.skip("sealed memory is for Linux")
+    for arrays in ([np.ones(1)], (np.ones(1), np.ones(2))):
+        with pytest.raises(TypeError, match=r"a dict of arrays, found .*; pass {\"name\": x"):
+            dlbridge.seal(arrays)
 
 
 def test_everything_public_is_documented():

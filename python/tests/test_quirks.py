@@ -242,3 +242,14 @@ def test_our_exports_have_strides_and_no_offset(made):
     assert (raw.major, raw.minor) == (1, 3)
     assert raw.deleter, "JAX and others call it without a look"
     assert VERSIONED == b"dltensor_versioned"
+
+
+def test_asarray_of_torch_reads_a_buffer_as_one_axis():
+    torch = load("torch")
+    example = load("dlbridge_example")
+    for array in (dlbridge.zeros((2, 3), dtype="float32"), example.Image(2, 3)):
+        shape = dlbridge.from_dlpack(array).shape
+        assert torch.asarray(array).dim() == 1, "PyTorch reads DLPack first now: cut the rows"
+        for function in (torch.as_tensor, torch.from_dlpack):
+            tensor = function(array)
+            assert (tuple(tensor.shape), tensor.data_ptr()) == (shape, array.data_ptr)

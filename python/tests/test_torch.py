@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 import weakref
 
 import numpy as np
@@ -281,3 +282,21 @@ def test_a_gradient_is_seen_in_every_mode():
     assert not dlbridge.from_dlpack(leaf.detach()).requires_grad
     leaf.requires_grad_(False)
     assert not dlbridge.from_dlpack(leaf).requires_grad
+
+
+def test_a_result_that_loses_its_gradient_is_said():
+    """Template and examples dropped `requires_grad` without a word."""
+    example = pytest.importorskip("dlbridge_example", reason="no example extension")
+    x = torch.ones((2, 2), requires_grad=True)
+    for function in (lambda x: example.scale(x, 2.0), example.softmax, example.row_sums):
+        with pytest.raises(TypeError, match=r"without gradients, found a torch\.Tensor .*detach"):
+            function(x)
+        assert not function(x.detach()).requires_grad
+    with pytest.warns(UserWarning, match=r"requires grad, whose graph ends here; .*x\.detach\(\)"):
+        example.convert(x, np.ones(3, "float32"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        example.convert(x.detach(), np.ones(3, "float32"))
+        example.convert(x, np.arange(3))
+        with torch.no_grad():
+            example.convert(x, np.ones(3, "float32"))

@@ -274,8 +274,8 @@ public:
     result<_object *> into_python() && { return consumed<_object *>(dlb_into_python); }
     // The same for a capsule, which one consumer takes.
     result<_object *> into_capsule(bool is_versioned = true) && {
-        return consumed<_object *>([=](dlb_tensor *tensor, _object **out) {
-            return dlb_into_capsule(tensor, is_versioned, out);
+        return consumed<_object *>([=](dlb_tensor *handle, _object **out) {
+            return dlb_into_capsule(handle, is_versioned, out);
         });
     }
 

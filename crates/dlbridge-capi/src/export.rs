@@ -60,6 +60,9 @@ unsafe impl sized::Growing for Memory {
     const FIRST: usize = size_of::<Self>();
 }
 
+/// The sum of `DLB_FLAG_*`.
+const FLAGS: u64 = Flags::READ_ONLY.0 | Flags::IS_COPIED.0 | Flags::SUBBYTE_PADDED.0;
+
 /// Calls the owner's `release`, or queues its token, when dropped.
 enum Release {
     Call(unsafe extern "C" fn(*mut c_void), Token),
@@ -114,6 +117,11 @@ impl Validated {
         if device.kind == 0 {
             return Err(Error::Invalid(
                 "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}",
+            ));
+        }
+        if memory.flags & !FLAGS != 0 {
+            return Err(Error::Invalid(
+                "flags: expected the sum of DLB_FLAG_*, found other bits, as of a field that is not set",
             ));
         }
         if memory.release.is_some() && !memory.queue.is_null() {

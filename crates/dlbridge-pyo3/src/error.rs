@@ -94,11 +94,21 @@ impl Error {
         }
     }
 
+    /// The same error, with another exception as its cause.
+    #[cold]
+    pub(crate) fn caused_by(self, py: Python<'_>, cause: PyErr) -> Self {
+        let is_unsupported = matches!(self, Self::Unsupported(_));
+        let error = PyErr::from(self);
+        error.set_cause(py, Some(cause));
+        if is_unsupported { Self::unsupported(error) } else { error.into() }
+    }
+
     /// Rejects memory under automatic differentiation, which would not record what is done with it.
     pub(crate) fn requires_grad(wanted: &str, kind: &str) -> Self {
-        Self::buffer(format!(
+        error_of::<PyTypeError>(format!(
             "expected {wanted}, found a {kind} that requires grad: pass x.detach()"
         ))
+        .into()
     }
 }
 

@@ -87,13 +87,13 @@ fn by_from_dlpack<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, P
     Ok(numpy.call_method1(intern!(object.py(), "from_dlpack"), (object,))?)
 }
 
-/// An array of a type that NumPy has from the package `ml_dtypes`: bfloat16 and the floats of 8 bits.
+/// An array of a type that NumPy has from the package `ml_dtypes`: bfloat16, the floats of 8 bits, complex32.
 /// `None` for another type, or without the package.
 #[cold]
 fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'py, PyAny>>> {
     let (py, tensor) = (object.py(), object.get().inner());
     let dtype = tensor.dtype();
-    if dtype.bits > 16 || number_of(dtype).is_some() {
+    if dtype.bits > 32 || number_of(dtype).is_some() {
         return Ok(None);
     }
     let Some(bits) = typestr_of_bits(dtype) else { return Ok(None) };

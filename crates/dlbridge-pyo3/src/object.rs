@@ -218,8 +218,8 @@ impl TensorObject {
     ///
     /// # Errors
     ///
-    /// A `BufferError` if the memory is not the host's or read-only, or belongs to a tensor that requires grad,
-    /// since automatic differentiation would not record the write.
+    /// A `BufferError` if the memory is not the host's or read-only; a `TypeError` if it belongs to a tensor that requires
+    /// grad, since automatic differentiation would not record the write.
     pub fn check_writable(&self) -> Result<()> {
         if self.requires_grad {
             return Err(Error::requires_grad("memory to write to", "tensor"));

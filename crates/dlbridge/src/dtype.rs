@@ -233,8 +233,8 @@ impl fmt::Display for DType {
         match code.name() {
             Some(name) if code.fixed_bits() == Some(bits) => f.write_str(name)?,
             Some(name) if code == TypeCode::BOOL && bits == 8 => f.write_str(name)?,
-            Some(name) => write!(f, "{name}{bits}")?,
-            None => write!(f, "code{}:{bits}", code.0)?,
+            Some(name) if is_width(bits) => write!(f, "{name}{bits}")?,
+            _ => write!(f, "code{}:{bits}", code.0)?,
         }
         if lanes == 1 { Ok(()) } else { write!(f, "x{lanes}") }
     }
@@ -249,7 +249,8 @@ impl fmt::Debug for DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// Parses what `Display` writes: `float32`, `bool`, `float8_e4m3fn`, `int8x16`, `code200:16`.
+    /// Parses what `Display` writes: `float32`, `bool`, `float8_e4m3fn`, `int8x16`, `code200:16`. A width that no
+    /// number has is not a name: `float99` is most likely a slip.
     fn from_str(text: &str) -> Result<Self, Error> {
         parse(text).ok_or_else(|| Error::UnknownName { what: "dtype", name: text.into() })
     }
@@ -276,9 +277,14 @@ fn parse_one_lane(text: &str) -> Option<DType> {
         let rest = text.strip_prefix(code.name()?)?;
         match code.fixed_bits() {
             Some(bits) => rest.is_empty().then_some(DType::new(code, bits)),
-            None => Some(DType::new(code, number(rest)?)),
+            None => number(rest).filter(|&bits| is_width(bits)).map(|bits| DType::new(code, bits)),
         }
     })
+}
+
+/// Whether a name may have this width: a power of two, or fewer bits than a byte.
+const fn is_width(bits: u8) -> bool {
+    bits.is_power_of_two() || bits < 8 && bits != 0
 }
 
 /// Digits alone: what `parse` takes beside them (a plus sign) is no part of a name.

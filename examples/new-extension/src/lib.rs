@@ -1,7 +1,7 @@
 //! Functions over any framework's arrays.
 #![forbid(unsafe_code)]
 
-use dlbridge_pyo3::{PyTensor, PyTensorOf, Result};
+use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result};
 use pyo3::prelude::*;
 
 /// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
@@ -10,11 +10,10 @@ fn norm(x: PyTensorOf<f32, 1>) -> f32 {
     x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
-/// A new array of the type of `x`: `factor` times its values.
+/// A new array of the type of `x`: `factor` times its values, without a gradient.
 #[pyfunction]
-fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
-    let scaled = x.extract::<PyTensor>()?.view::<f32>()?.map_to_tensor(|value| factor * value)?;
-    PyTensor::new(scaled).to_caller(x)
+fn scale<'py>(x: CallerArray<'py, f32, ANY_RANK, NoGrad>, factor: f32) -> Result<Bound<'py, PyAny>> {
+    x.to_caller(x.view().map_to_tensor(|value| factor * value)?)
 }
 
 #[pymodule(gil_used = false)]

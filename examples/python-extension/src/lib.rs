@@ -9,7 +9,8 @@ mod operators;
 
 use dlbridge::{Parts, Tensor, ViewMut, thread_pool};
 use dlbridge_pyo3::{
-    Allocator, PyTensor, PyTensorMut, PyTensorOf, Result, Shape, Writable, defer_reference_counts,
+    ANY_RANK, Allocator, CallerArray, NoGrad, PyTensor, PyTensorMut, PyTensorOf, Result, Shape,
+    Writable, defer_reference_counts,
 };
 use pyo3::prelude::*;
 use rayon::prelude::*;
@@ -29,11 +30,13 @@ fn normalise(mut x: PyTensorMut<f32, 1>) {
     x.view_mut().map_inplace(|value| value / norm);
 }
 
-/// A new array of the type of `x`: `factor` times its values.
+/// A new array of the type of `x`: `factor` times its values, without a gradient.
 #[pyfunction]
-fn scale<'py>(x: &Bound<'py, PyAny>, factor: f32) -> Result<Bound<'py, PyAny>> {
-    let scaled = x.extract::<PyTensor>()?.view::<f32>()?.map_to_tensor(|value| factor * value)?;
-    PyTensor::new(scaled).to_caller(x)
+fn scale<'py>(
+    x: CallerArray<'py, f32, ANY_RANK, NoGrad>,
+    factor: f32,
+) -> Result<Bound<'py, PyAny>> {
+    x.to_caller(x.view().map_to_tensor(|value| factor * value)?)
 }
 
 /// A picture of bytes, height x width x 3, as a new array of its type: 3 x height x width, from 0 to
@@ -55,7 +58,7 @@ fn brighten(mut image: PyTensorOf<u8, 3, (Shape![_, _, 3], Writable)>, by: u8) {
 /// The softmax of each row, on all cores, as a new array of the type of `x`.
 #[pyfunction]
 fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    let matrix: PyTensorOf<f32, 2> = x.extract()?;
+    let matrix: PyTensorOf<f32, 2, NoGrad> = x.extract()?;
     let result = x.py().detach(|| -> Result<Tensor> {
         let mut result = matrix.to_contiguous()?;
         let mut view = result.view_mut::<f32>()?;
@@ -76,7 +79,7 @@ fn softmax<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
 /// The sum of each row, as an array of the caller's framework.
 #[pyfunction]
 fn row_sums<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    let matrix: PyTensorOf<f32, 2> = x.extract()?;
+    let matrix: PyTensorOf<f32, 2, NoGrad> = x.extract()?;
     let [rows, columns] = matrix.extents();
     let mut sums = Allocator::of(x).zeros::<f32>(&[rows as i64])?;
     let mut values = matrix.view().iter();

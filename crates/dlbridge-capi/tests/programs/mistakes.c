@@ -48,6 +48,9 @@ static void test_forgotten_fields(void) {
     bad.device.kind = 0;
     refuse(&bad, "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}");
     bad = memory();
+    bad.flags = (uint64_t)1 << 40 | DLB_FLAG_READ_ONLY;
+    refuse(&bad, "flags: expected the sum of DLB_FLAG_*, found other bits, as of a field that is not set");
+    bad = memory();
     bad.queue = dlb_queue_new(NULL, NULL);
     refuse(&bad, "release, queue: expected one of them, found both");
     bad.release = NULL;

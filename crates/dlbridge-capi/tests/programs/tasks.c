@@ -94,6 +94,7 @@ static void test_names(void) {
     dlb_dtype dtype = float32;
     CHECK(dlb_dtype_parse("float", &dtype) == DLB_STATUS_REFUSED && dtype.bits == 32);
     CHECK(strstr(dlb_last_error(), "\"float\""));
+    CHECK(dlb_dtype_parse("float99", &dtype) == DLB_STATUS_REFUSED && dtype.bits == 32);
     CHECK(dlb_dtype_parse(NULL, &dtype) == DLB_STATUS_INVALID);
     CHECK(dlb_dtype_parse("int8", NULL) == DLB_STATUS_INVALID);
     CHECK(!strcmp(dlb_status_name(DLB_STATUS_NOT_ATTACHED), "DLB_STATUS_NOT_ATTACHED"));

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::error::error_of;
+use crate::error::{error_of, is_refusal};
 use crate::import::import_tensor;
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
@@ -69,7 +69,8 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
                 tensor
             }
-            Ok(_) | Err(Error::Unsupported(_)) => through_pyo3(|| converted::<T>(object))?,
+            Ok(_) => through_pyo3(|| converted::<T>(object, None))?,
+            Err(Error::Unsupported(why)) => through_pyo3(|| converted::<T>(object, Some(*why)))?,
             // NumPy may read what the object's own protocol has just refused.
             Err(error) => return Err(error),
         };
@@ -77,13 +78,21 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
     }
 }
 
-/// What `numpy.asarray` makes of an object, with elements of type `T`.
+/// What `numpy.asarray` makes of an object, with elements of type `T`. `why` an import refused it.
 #[cold]
-fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
+fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) -> Result<Tensor> {
     let py = object.py();
     let numpy = py.import(intern!(py, "numpy"))?;
     let asarray = numpy.attribute(intern!(py, "asarray"))?;
-    let array = asarray.call1((object,))?;
+    let array = match (asarray.call1((object,)), why) {
+        // NumPy takes a table that it does not know (DuckDB) for a sequence.
+        (Err(error), Some(why))
+            if is_refusal(py, &error) && object.hasattr(intern!(py, "__arrow_c_stream__"))? =>
+        {
+            return Err(Error::from(why).caused_by(py, error));
+        }
+        (array, _) => array?,
+    };
     let found = array.attribute(intern!(py, "dtype"))?;
     let (name, wanted) = (found.attribute(intern!(py, "name"))?, T::DTYPE.to_string());
     if name.eq(&wanted)? && found.attribute(intern!(py, "isnative"))?.is_truthy()? {

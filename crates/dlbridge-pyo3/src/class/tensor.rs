@@ -5,16 +5,18 @@ use dlbridge::Device;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::pyclass::CompareOp;
+use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::methods;
 #[cfg(feature = "tensor-methods")]
 use super::{values, whole};
-use crate::error::error_of;
+use crate::error::{error_of, unless_refused};
 use crate::export;
 use crate::ffi::table;
 use crate::interpreter::made;
 use crate::interpreter::{module, through_pyo3};
+use crate::types::name_of;
 use crate::{Result, TensorObject};
 
 #[pymethods]
@@ -160,10 +162,32 @@ impl TensorObject {
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// For `jax.numpy`.
-    fn __jax_array__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        module(intern!(slf.py(), "jax.numpy"))?
-            .call_method1(intern!(slf.py(), "from_dlpack"), (slf,))
+    /// For `jax.numpy`: a copy of writable memory, because JAX's arrays are constant. JAX computes later, from what is in
+    /// the memory then.
+    fn __jax_array__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        let (py, tensor) = (slf.py(), slf.get().inner());
+        let jax = module(intern!(py, "jax.numpy"))?;
+        let array_of = |tensor| jax.call_method1(intern!(py, "from_dlpack"), (tensor,));
+        if tensor.is_read_only() && !tensor.is_legacy_read_only() {
+            // JAX before 0.12 asks for a legacy capsule, which has no flag for constant memory.
+            if let Some(array) = unless_refused(py, array_of(slf.clone()))? {
+                return Ok(array);
+            }
+        }
+        if tensor.device().is_host_accessible() {
+            return Ok(array_of(Bound::new(py, slf.get().copy(py)?)?)?);
+        }
+        Ok(array_of(slf.clone())?.call_method0(intern!(py, "copy"))?)
+    }
+
+    /// Raises an exception, because `False` for tensors of the same values would be wrong, and a tensor does not compute.
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, operation: CompareOp) -> PyResult<bool> {
+        Err(no_comparison(other, operation))
+    }
+
+    /// That of the object, as without `__richcmp__`.
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        slf.as_ptr().addr().rotate_right(4) as isize
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
@@ -196,6 +220,50 @@ impl TensorObject {
         whole::part(self, index)
     }
 
+    /// For the error: the array of NumPy over the same memory is written.
+    fn __setitem__(&self, _index: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(error_of::<PyTypeError>(
+            "expected an array library to write elements, found a dlbridge.Tensor; use x.numpy()[index] = value, which \
+             writes the same memory",
+        ))
+    }
+
+    // For the error, of numbers and lists: an array library computes with a tensor beside one of its arrays.
+
+    fn __add__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        no_arithmetic(other, "x.numpy() + y")
+    }
+
+    fn __sub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        no_arithmetic(other, "x.numpy() - y")
+    }
+
+    fn __mul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        no_arithmetic(other, "x.numpy() * y")
+    }
+
+    fn __truediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        no_arithmetic(other, "x.numpy() / y")
+    }
+
+    fn __matmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        no_arithmetic(other, "x.numpy() @ y")
+    }
+
+    /// The text of a tensor of rank 0 is that of its number.
+    #[cfg(feature = "tensor-methods")]
+    fn __format__<'py>(
+        slf: &Bound<'py, Self>,
+        format: &Bound<'py, PyString>,
+    ) -> Result<Bound<'py, PyAny>> {
+        whole::formatted(slf, format)
+    }
+
+    #[cfg(feature = "tensor-methods")]
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
+        whole::reversed(slf)
+    }
+
     #[cfg(feature = "tensor-methods")]
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
         whole::iterate(slf)
@@ -207,6 +275,13 @@ impl TensorObject {
     #[pyo3(signature = (*shape))]
     fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Self> {
         whole::reshaped(self, shape)
+    }
+
+    /// The same bytes as elements of another dtype. If its elements have another size, the last axis has another extent.
+    #[cfg(feature = "tensor-methods")]
+    #[pyo3(signature = (*dtype))]
+    fn view(&self, dtype: &Bound<'_, PyTuple>) -> Result<Self> {
+        whole::viewed(self, dtype)
     }
 
     /// The axes in reverse, over the same memory.
@@ -320,6 +395,40 @@ impl TensorObject {
     ) -> Result<Bound<'py, PyAny>> {
         whole::pyarrow_array(slf, arguments, keywords)
     }
+}
+
+/// The error for a number or a tensor beside an operator. An array of a library computes by its own operator.
+#[cold]
+fn no_arithmetic(other: &Bound<'_, PyAny>, help: &str) -> PyResult<Py<PyAny>> {
+    let is_plain = other.is_instance_of::<TensorObject>()
+        || other.is_instance_of::<PyInt>()
+        || other.is_instance_of::<PyFloat>()
+        || other.is_instance_of::<PyComplex>()
+        || other.is_instance_of::<PyList>();
+    if !is_plain {
+        return Ok(other.py().NotImplemented());
+    }
+    Err(error_of::<PyTypeError>(format!(
+        "expected an array library to compute, found a dlbridge.Tensor; use {help}"
+    )))
+}
+
+/// The error for a comparison.
+#[cold]
+fn no_comparison(other: &Bound<'_, PyAny>, operation: CompareOp) -> PyErr {
+    let sign = match operation {
+        CompareOp::Eq => "==",
+        CompareOp::Ne => "!=",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    };
+    error_of::<PyTypeError>(format!(
+        "{sign}: expected arrays of a library that compares elements, found a dlbridge.Tensor and {}; use \
+         np.asarray(x) {sign} y",
+        name_of(&other.get_type())
+    ))
 }
 
 /// The error for the tensor of an extension where a number is expected.

@@ -2,12 +2,12 @@
 //! Invariant: only host memory is read, of types that Python has numbers for.
 
 use dlbridge::ffi::only;
-use dlbridge::{Element, Tensor, View, match_dtype};
+use dlbridge::{Element, Tensor, TypeCode, View, match_dtype};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::error_of;
-use crate::ffi::elements::{Bfloat, Complex, Half, list_of_numbers};
+use crate::ffi::elements::{Bfloat, Complex, Float8, Half, list_of_numbers};
 use crate::interpreter::made::{self, Made};
 use crate::{Error, Result};
 
@@ -109,6 +109,21 @@ values! {
     Complex<f64>, |value| Number::DoubleComplex(value.0);
 }
 
+impl<const CODE: u8> Value for Float8<CODE> {
+    fn number(self) -> Number {
+        Number::Single(self.to_f32())
+    }
+}
+
+type E3M4 = Float8<{ TypeCode::FLOAT8_E3M4.0 }>;
+type E4M3 = Float8<{ TypeCode::FLOAT8_E4M3.0 }>;
+type E4M3B11Fnuz = Float8<{ TypeCode::FLOAT8_E4M3B11FNUZ.0 }>;
+type E4M3Fn = Float8<{ TypeCode::FLOAT8_E4M3FN.0 }>;
+type E4M3Fnuz = Float8<{ TypeCode::FLOAT8_E4M3FNUZ.0 }>;
+type E5M2 = Float8<{ TypeCode::FLOAT8_E5M2.0 }>;
+type E5M2Fnuz = Float8<{ TypeCode::FLOAT8_E5M2FNUZ.0 }>;
+type E8M0Fnu = Float8<{ TypeCode::FLOAT8_E8M0FNU.0 }>;
+
 /// The elements by their index.
 type At<'a> = Box<dyn Fn(&[usize]) -> Number + 'a>;
 
@@ -119,7 +134,8 @@ fn at<T: Value>(view: View<'_, T>) -> At<'_> {
 macro_rules! with_value {
     ($tensor:expr, |$T:ident| $body:expr, _ => $other:expr) => {
         match_dtype!($tensor.dtype(), $T: i8 | i16 | i32 | i64 | u8 | u16 | u32 | u64 | f32 | f64
-            | bool | Half | Bfloat | Complex<f32> | Complex<f64> => $body, _ => $other)
+            | bool | Half | Bfloat | Complex<f32> | Complex<f64> | E3M4 | E4M3 | E4M3B11Fnuz | E4M3Fn
+            | E4M3Fnuz | E5M2 | E5M2Fnuz | E8M0Fnu => $body, _ => $other)
     };
 }
 

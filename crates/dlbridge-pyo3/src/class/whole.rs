@@ -5,7 +5,7 @@ use dlbridge::{Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PySlice, PyString, PyTuple};
 
 use super::values::Number;
 use super::{index, values};
@@ -14,9 +14,10 @@ use crate::error::error_of;
 use crate::export;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
+use crate::ffi::memory::viewed as reinterpreted;
 use crate::interpreter::made::{Entries, Made};
 use crate::interpreter::module;
-use crate::{Error, PyDevice, Result, TensorObject};
+use crate::{Error, PyDType, PyDevice, Result, TensorObject};
 
 pub(super) fn length(object: &TensorObject) -> PyResult<usize> {
     match object.inner().shape().first() {
@@ -40,9 +41,49 @@ pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<
     iterator(object)
 }
 
+/// Iterates along the first axis from its end.
+pub(super) fn reversed<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyIterator>> {
+    // The error of rank 0.
+    iterate(object)?;
+    let backwards = PySlice::new(object.py(), isize::MAX, isize::MIN, -1);
+    iterator(&object.get_item(backwards)?)
+}
+
+/// `format(x, format)`.
+pub(super) fn formatted<'py>(
+    object: &Bound<'py, TensorObject>,
+    format: &Bound<'py, PyString>,
+) -> Result<Bound<'py, PyAny>> {
+    let py = object.py();
+    if format.is_empty()? {
+        return Ok(object.str()?.into_any());
+    }
+    let tensor = object.get();
+    if tensor.inner().rank() > 0 {
+        let message = format!(
+            "format: expected a tensor of rank 0 for {:?}, found shape {:?}; use x.numpy()",
+            format.to_str()?,
+            tensor.inner().shape()
+        );
+        return Err(error_of::<PyTypeError>(message).into());
+    }
+    let number = tensor.read_at_once(py, values::one)??.to_python(py)?;
+    Ok(number.call_method1(intern!(py, "__format__"), (format,))?)
+}
+
 pub(super) fn reshaped(object: &TensorObject, shape: &Bound<'_, PyTuple>) -> Result<TensorObject> {
     let shape = index::shape(shape, object.inner().len())?;
     Ok(object.part(object.tensor.reshape(&shape)?))
+}
+
+/// The same bytes as elements of another dtype.
+pub(super) fn viewed(object: &TensorObject, dtype: &Bound<'_, PyTuple>) -> Result<TensorObject> {
+    if dtype.len() != 1 {
+        let message = format!("view: expected one dtype, found {}", dtype.len());
+        return Err(error_of::<PyTypeError>(message).into());
+    }
+    let PyDType(dtype) = dtype.get_item(0)?.extract()?;
+    Ok(object.part(reinterpreted(&object.tensor, dtype)?.into_shared()))
 }
 
 pub(super) fn transposed(object: &TensorObject) -> TensorObject {

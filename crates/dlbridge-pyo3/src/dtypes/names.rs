@@ -1,7 +1,7 @@
 //! Element types and devices in the forms that Python users write them.
 //! The names of DLPack belong to `dlbridge`.
 
-use dlbridge::{DType, Device, DeviceKind};
+use dlbridge::{DType, Device, DeviceKind, TypeCode};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -20,8 +20,8 @@ const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, ui
 /// An element type as an argument of a Python function.
 ///
 /// It accepts a name (`"float32"`, `"bfloat16"`), a short name of NumPy (`"f4"`, `"<i8"`, `"?"`), `bool`, `int`,
-/// `float` and `complex` of Python, and the types of frameworks (`np.float32`, `np.dtype("f4")`, `torch.float32`,
-/// `jnp.bfloat16`).
+/// `float` and `complex` of Python, the types of frameworks (`np.float32`, `np.dtype("f4")`, `torch.float32`,
+/// `jnp.bfloat16`), and an object with `__dlpack_data_type__`.
 ///
 /// ```
 /// use dlbridge::DType;
@@ -40,7 +40,7 @@ pub struct PyDType(pub DType);
 /// A device as an argument of a Python function.
 ///
 /// It accepts a name (`"cpu"`, `"cuda:0"`), DLPack's pair of numbers (`(2, 0)`), `torch.device("cuda")`, and the
-/// devices of JAX.
+/// devices of JAX, and an object with `__dlpack_device__`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PyDevice(pub Device);
 
@@ -72,6 +72,11 @@ impl PyDType {
             }
         }
         let py = object.py();
+        let method = unless_refused(py, object.attribute_opt(intern!(py, "__dlpack_data_type__")))?;
+        if let Some(method) = method.flatten() {
+            let (code, bits, lanes) = method.call0()?.extract()?;
+            return Ok(Self(DType { code: TypeCode(code), bits, lanes }));
+        }
         let is_native = match unless_refused(py, object.attribute_opt(intern!(py, "isnative")))? {
             Some(Some(is_native)) => unless_refused(py, is_native.extract::<bool>())?,
             _ => None,
@@ -158,6 +163,10 @@ fn named(name: &str) -> Option<DType> {
     if let Ok(dtype) = name.parse() {
         return Some(dtype);
     }
+    // PyTorch's pairs of 4 bits: float4_e2m1fn_x2.
+    if let Some(head) = name.strip_suffix("_x2") {
+        return head.parse::<DType>().ok().map(|dtype| dtype.with_lanes(2));
+    }
     let native = if cfg!(target_endian = "little") { '<' } else { '>' };
     let one_byte = matches!(name, "|b1" | "|i1" | "|u1");
     let short = name.strip_prefix([native, '=']);
@@ -196,7 +205,11 @@ impl PyDevice {
     /// The device of an object that is no name.
     fn of_object(object: Borrowed<'_, '_, PyAny>) -> Result<Self> {
         let py = object.py();
-        let pair = object.extract::<(i32, Option<i32>)>();
+        let method = unless_refused(py, object.attribute_opt(intern!(py, "__dlpack_device__")))?;
+        let pair = match method.flatten() {
+            Some(method) => method.call0()?.extract::<(i32, Option<i32>)>(),
+            None => object.extract(),
+        };
         if let Some((kind, id)) = unless_refused(py, pair)? {
             return Ok(Self(Device::new(DeviceKind(kind), id.unwrap_or(0))));
         }

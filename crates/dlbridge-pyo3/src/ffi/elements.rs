@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::hint::black_box;
 
 use dlbridge::ffi::{Unwinds, stopping};
-use dlbridge::{DType, Element, Tensor};
+use dlbridge::{DType, Element, Tensor, TypeCode};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PySlice};
 use pyo3::{Borrowed, ffi};
@@ -126,6 +126,11 @@ pub(crate) struct Half(u16);
 #[repr(transparent)]
 pub(crate) struct Bfloat(u16);
 
+/// A float of 8 bits, of a type code.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Float8<const CODE: u8>(u8);
+
 /// A real and an imaginary part.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -139,6 +144,11 @@ unsafe impl Element for Half {
 // SAFETY: the same.
 unsafe impl Element for Bfloat {
     const DTYPE: DType = DType::BF16;
+}
+
+// SAFETY: 8 bits, any of which are a value; a type without its code is none that tensors have (Element's duty).
+unsafe impl<const CODE: u8> Element for Float8<CODE> {
+    const DTYPE: DType = DType::new(TypeCode(CODE), 8);
 }
 
 // SAFETY: two floats, any bits of which are a value (Element's duty).
@@ -162,6 +172,50 @@ impl Half {
             _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
         }
     }
+}
+
+impl<const CODE: u8> Float8<CODE> {
+    pub(crate) fn to_f32(self) -> f32 {
+        // The bits of the mantissa, the bias of the exponent, and what the highest exponent is.
+        let (width, bias, top) = match TypeCode(CODE) {
+            TypeCode::FLOAT8_E3M4 => (4, 3, Top::Infinity),
+            TypeCode::FLOAT8_E4M3 => (3, 7, Top::Infinity),
+            TypeCode::FLOAT8_E4M3B11FNUZ => (3, 11, Top::Numbers),
+            TypeCode::FLOAT8_E4M3FN => (3, 7, Top::OneNan),
+            TypeCode::FLOAT8_E4M3FNUZ => (3, 8, Top::Numbers),
+            TypeCode::FLOAT8_E5M2 => (2, 15, Top::Infinity),
+            TypeCode::FLOAT8_E5M2FNUZ => (2, 16, Top::Numbers),
+            // FLOAT8_E8M0FNU: an exponent alone.
+            _ if self.0 == u8::MAX => return f32::NAN,
+            _ => return 2.0_f32.powi(i32::from(self.0) - 127),
+        };
+        let magnitude = self.0 & 0x7f;
+        let (exponent, mantissa) = (magnitude >> width, magnitude & ((1 << width) - 1));
+        let is_top = exponent == 0x7f >> width;
+        let value = match top {
+            // The bits of a negative zero.
+            Top::Numbers if self.0 == 0x80 => return f32::NAN,
+            Top::OneNan if magnitude == 0x7f => f32::NAN,
+            Top::Infinity if is_top && mantissa == 0 => f32::INFINITY,
+            Top::Infinity if is_top => f32::NAN,
+            _ if exponent == 0 => f32::from(mantissa) * 2.0_f32.powi(1 - bias - width),
+            _ => {
+                let whole = f32::from(mantissa | 1 << width);
+                whole * 2.0_f32.powi(i32::from(exponent) - bias - width)
+            }
+        };
+        if self.0 & 0x80 == 0 { value } else { -value }
+    }
+}
+
+/// What the highest exponent of a float of 8 bits is for.
+enum Top {
+    /// Infinity, and NaNs, as in IEEE 754.
+    Infinity,
+    /// Numbers, and a NaN of each sign (FN).
+    OneNan,
+    /// Numbers alone; the only NaN has the bits of the negative zero (FNUZ).
+    Numbers,
 }
 
 impl Bfloat {

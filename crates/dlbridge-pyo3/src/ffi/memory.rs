@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use dlbridge::ffi::from_owner_at;
-use dlbridge::{DType, Device, Flags, MAX_RANK, Tensor, layout};
+use dlbridge::ffi::{assume_legacy, from_owner_at, keep_alive};
+use dlbridge::{ArcTensor, DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -201,23 +201,64 @@ pub(crate) fn reinterpret(
     unsafe { from_owner_at(bytes, layout, memory, Flags(flags.0 | read_only.0)) }.map_err(size)
 }
 
-/// The same elements with another dtype of the same size.
+/// The same bytes as elements of another dtype, along the last axis.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If the size is another one.
-pub(crate) fn with_dtype(tensor: Tensor, dtype: DType) -> Result<Tensor> {
-    let size = tensor.dtype().itemsize();
-    assert!(size.is_some() && size == dtype.itemsize(), "elements of one size");
-    let size = size.unwrap_or(1) as i64;
-    let memory = ForeignMemory {
-        data: tensor.data_ptr().cast(),
-        device: tensor.device(),
-        dtype,
-        shape: tensor.shape().to_vec(),
-        strides: Some(tensor.strides().iter().map(|stride| stride.wrapping_mul(size)).collect()),
-        read_only: tensor.is_read_only(),
+/// A `ValueError` for another size of the elements, if the last axis has gaps, or if its bytes, or a stride, are no whole
+/// number of elements.
+pub(crate) fn viewed(tensor: &ArcTensor, dtype: DType) -> Result<Tensor> {
+    let wrong = |message: String| Err(Error::from(error_of::<PyValueError>(message)));
+    let found = tensor.dtype();
+    let is_padded = tensor.flags().contains(Flags::SUBBYTE_PADDED);
+    let flags = Flags(tensor.flags().0 & (Flags::READ_ONLY | Flags::SUBBYTE_PADDED).0);
+    let (mut shape, mut strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
+    if found.element_bits() != dtype.element_bits() {
+        let is_dense = !is_padded
+            && strides.last().zip(shape.last()).is_some_and(|(&step, &len)| step == 1 || len < 2);
+        if !is_dense {
+            return wrong(format!(
+                "dtype: expected elements of {} bits, or a last axis without gaps, found {dtype}; pass \
+                 np.ascontiguousarray(x)",
+                found.element_bits()
+            ));
+        }
+        let (old, new) = (i64::from(found.element_bits()), i64::from(dtype.element_bits()));
+        let scaled = |number: i64| {
+            let bits = number.checked_mul(old)?;
+            (new != 0 && bits % new == 0).then(|| bits / new)
+        };
+        let last = shape.len() - 1;
+        for axis in 0..last {
+            strides[axis] = match scaled(strides[axis]) {
+                Some(stride) => stride,
+                // Never stepped along.
+                None if shape[axis] < 2 => 0,
+                None => {
+                    let stride = strides[axis];
+                    return wrong(format!(
+                        "strides: axis {axis}: expected whole elements of {dtype}, found {stride} of {found}; pass \
+                         np.ascontiguousarray(x)"
+                    ));
+                }
+            };
+        }
+        let Some(extent) = scaled(shape[last]) else {
+            return wrong(format!(
+                "shape: axis {last}: expected whole elements of {dtype}, found {} of {found}",
+                shape[last]
+            ));
+        };
+        (shape[last], strides[last]) = (extent, 1);
+    }
+    let (layout, memory) = ((dtype, &*shape, &*strides), (tensor.data_ptr(), tensor.device()));
+    // SAFETY: the bytes of `tensor`, whose memory the owner keeps (T3); read-only if it is (T8).
+    let viewed = match keep_alive(tensor) {
+        // SAFETY: as above.
+        Some(owner) => unsafe { from_owner_at(owner, layout, memory, flags) },
+        // SAFETY: as above.
+        None => unsafe { from_owner_at(Tensor::from(tensor.clone()), layout, memory, flags) },
     };
-    // SAFETY: the memory of `tensor`, which is the owner, with elements of the same size (T3).
-    unsafe { memory.tensor(tensor) }
+    // SAFETY: the memory of a legacy producer, as `tensor` is (T8).
+    Ok(if tensor.is_legacy_read_only() { unsafe { assume_legacy(viewed?) } } else { viewed? })
 }

@@ -11,10 +11,10 @@ use std::ptr;
 use dlbridge::ffi::KeepAlive;
 use dlbridge::sys::DLTensor;
 use dlbridge::{Device, Flags, Tensor};
-use pyo3::Borrowed;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyType};
+use pyo3::types::{PyCapsule, PyMemoryView, PyType};
+use pyo3::{Borrowed, intern};
 
 use super::buffer::KeepsExtents;
 use super::capsule;
@@ -360,6 +360,11 @@ impl<'a, 'py> Array<'a, 'py> {
             0 == unsafe { extent.read() }
         });
         let first = (!is_empty).then(|| tensor.data.addr());
+        if base.is_exact_instance_of::<PyMemoryView>() {
+            // NumPy makes an array of a buffer over a memoryview of the exporter.
+            let exporter = base.getattr(intern!(base.py(), "obj")).ok()?;
+            return keep_of(exporter.as_borrowed(), first);
+        }
         keep_of(base, first).or_else(|| capsule::keep(base))
     }
 

@@ -2,8 +2,10 @@
 //! What is known of a framework belongs to `types::framework`.
 //! Invariant: read-only memory does not become a writable array.
 
-use dlbridge::{DType, Device, Tensor};
-use pyo3::exceptions::PyAttributeError;
+use std::ffi::CString;
+
+use dlbridge::{DType, Device, Tensor, TypeCode};
+use pyo3::exceptions::{PyAttributeError, PyUserWarning};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -12,7 +14,7 @@ use crate::export::numpy_array;
 use crate::ffi::borrow::give;
 use crate::ffi::capsule;
 use crate::ffi::published::Published;
-use crate::import::current_stream;
+use crate::import::{current_stream, requires_grad};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::stream::{Ready, settle};
 use crate::types::{self, Framework, Path, UNKNOWN, framework_of, loaded, name_of, path_of, roots};
@@ -49,7 +51,8 @@ impl PyTensor {
     /// of the type of `object`, or by the `from_dlpack` of its `__array_namespace__()`, of its
     /// type, or of the package of its type. Some frameworks copy memory that they cannot share (MLX
     /// all memory, JAX memory that is not 64-byte aligned); others reject it. Without `jax_enable_x64`, JAX narrows
-    /// numbers of 64 bits; a `UserWarning` says so.
+    /// numbers of 64 bits; a `UserWarning` says so. Another says that a result in floating point has no gradient, if
+    /// `object` requires grad; the constraint [`NoGrad`](crate::NoGrad) refuses such an argument before.
     ///
     /// Return indices as int64: a `Vec<usize>` becomes uint64, with which PyTorch does not index. One pass converts them,
     /// `indices.iter().map(|&i| i as i64).collect::<Vec<_>>()`, or [`map_to_tensor`](dlbridge::View::map_to_tensor).
@@ -76,6 +79,7 @@ impl PyTensor {
                 if let Some(makes) = published.makes() {
                     if !published.is_ours() {
                         check(object, &tensor)?;
+                        warn_of_lost_grad(object, tensor.dtype())?;
                     }
                     before_table(published, &tensor)?;
                     return makes.array(py, give(py, tensor)?);
@@ -131,6 +135,7 @@ fn by_from_dlpack<'py>(object: &Bound<'py, PyAny>, tensor: Tensor) -> Result<Bou
     framework.check(&tensor)?;
     framework.check_device(object, tensor.device())?;
     let dtype = tensor.dtype();
+    warn_of_lost_grad(object, dtype)?;
     let array = if framework.wants_legacy {
         // A bare capsule is ready on the default stream.
         settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
@@ -166,6 +171,29 @@ fn check(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Result<()> {
     }
     framework.check_device(object, tensor.device())?;
     framework.check(tensor)
+}
+
+/// Warns of a result that automatic differentiation does not record, of an array that it does.
+fn warn_of_lost_grad(object: &Bound<'_, PyAny>, dtype: DType) -> Result<()> {
+    let has_gradients =
+        matches!(dtype.code, TypeCode::FLOAT | TypeCode::BFLOAT | TypeCode::COMPLEX);
+    if !has_gradients || !requires_grad(object.as_borrowed())? {
+        return Ok(());
+    }
+    let py = object.py();
+    if let Some(torch) = loaded(intern!(py, "torch"))? {
+        // In `torch.no_grad()`, no result has a gradient.
+        if !torch.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()? {
+            return Ok(());
+        }
+    }
+    let text = format!(
+        "result: expected an argument without gradients, found a {} that requires grad, whose graph ends here; pass \
+         x.detach(), or make the function an operator with the crate dlbridge-operators",
+        name_of(&object.get_type())
+    );
+    let text = CString::new(text).expect("names have no null");
+    Ok(PyErr::warn(py, py.get_type::<PyUserWarning>().as_any(), &text, 1)?)
 }
 
 #[cold]

@@ -5,8 +5,7 @@ use dlbridge::protocol::table::no_memory;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyDict, PyFloat, PyInt, PyIterator, PySequence, PyString,
-    PyType,
+    PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyIterator, PySequence, PyString, PyType,
 };
 use pyo3::{Borrowed, intern};
 
@@ -45,12 +44,12 @@ fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
         "; pass an array of this class"
     } else if object.is_instance_of::<PyString>() {
         "; pass its bytes, x.encode()"
-    } else if object.is_instance_of::<PyDict>() {
-        "; pass one of its values"
     } else if has(intern!(py, "toarray"))? {
         "; pass x.toarray()"
     } else if has(intern!(py, "to_numpy"))? {
         "; pass x.to_numpy()"
+    } else if has(intern!(py, "keys"))? {
+        "; pass one of its values"
     } else if object.is_instance_of::<PyCFunction>() {
         "; pass what it returns, x()"
     } else if object.is_instance_of::<PyIterator>() {

@@ -141,6 +141,10 @@ fn import_otherwise(
             Some(found) => Ok(found),
             None => Err(advice::explained(object, failure.exception)),
         },
+        // pyarrow raises it for all but numbers without nulls, of which Arrow's own interface says more.
+        Next::Raise if failure.exception.is_instance_of::<PyTypeError>(object.py()) => {
+            fallback::import_column(object, failure.exception)
+        }
         Next::Call(_) | Next::Raise => Err(failure.into()),
     }
 }

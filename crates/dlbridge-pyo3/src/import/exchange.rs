@@ -192,7 +192,7 @@ fn has_no_storage(object: Borrowed<'_, '_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether an object (of PyTorch or Paddle, or a tensor of ours made from one) requires grad. Runs Python code.
-pub(super) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
+pub(crate) fn requires_grad(object: Borrowed<'_, '_, PyAny>) -> Result<bool> {
     match path_of(object)? {
         Some(Path::Torch(torch)) => {
             if let Some(answer) = torch.requires_grad() {

@@ -4,19 +4,20 @@
 //! Invariant: these protocols are tried after DLPack, those with the more precise description
 //! first.
 
-use dlbridge::{DType, Device, Tensor};
+use dlbridge::{DType, Device, Parts, Tensor};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use super::options::Protocol;
 use crate::dtypes::names::name_of;
+use crate::dtypes::numpy::number_of;
 use crate::error::unless_refused;
 use crate::ffi::arrow::{self, Chunk, Chunks};
 use crate::ffi::buffer::{self, Acquired};
 use crate::ffi::driver::device_of_pointer;
 use crate::ffi::interface::{Interface, pointer, wrong};
-use crate::ffi::memory::{ForeignMemory, with_dtype};
+use crate::ffi::memory::{ForeignMemory, viewed};
 use crate::ffi::numpy::Array;
 use crate::interpreter::Attributes;
 use crate::stream::{Ready, Stream};
@@ -95,6 +96,22 @@ pub(super) fn import_refused(
     }
     let tensor = unless_refused(py, import_ml_dtypes(object))?.flatten();
     Ok(tensor.map(|tensor| (tensor, Protocol::ArrayInterface)))
+}
+
+/// Imports an object whose `__dlpack__` raised a `TypeError` by its `__arrow_c_array__`. If it has none, that exception
+/// is raised; if Arrow's array is refused as well, that refusal, which names the cast that helps.
+#[cold]
+pub(super) fn import_column(
+    object: Borrowed<'_, '_, PyAny>,
+    exception: PyErr,
+) -> Result<(Tensor, Protocol)> {
+    let py = object.py();
+    match import_arrow(object) {
+        Ok(Some(tensor)) => Ok((tensor, Protocol::Arrow)),
+        Ok(None) => Err(exception.into()),
+        Err(error) if error.is_refusal(py) => Err(error.caused_by(py, exception)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Imports the memory that the object's `__cuda_array_interface__` describes (CUDA Array Interface,
@@ -201,7 +218,33 @@ fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
         let message = format!("{ARRAY}: expected a pair of capsules, found {found}");
         return Err(Error::buffer(message));
     };
-    arrow::import(ARRAY, &schema, &array).map(Some)
+    let (tensor, is_of_table) = arrow::import(ARRAY, &schema, &array)?;
+    own_shape(object, tensor, is_of_table).map(Some)
+}
+
+/// A column or a table with the shape that the object itself has, if it is an array of some rank: a long table of an
+/// array's elements is not the array.
+fn own_shape(object: Borrowed<'_, '_, PyAny>, tensor: Tensor, is_of_table: bool) -> Result<Tensor> {
+    let py = object.py();
+    // Not the `shape` alone: DuckDB would run the query to count its rows.
+    if object.attribute_opt(intern!(py, "ndim"))?.is_none() {
+        return Ok(tensor);
+    }
+    let Some(shape) = object.attribute_opt(intern!(py, "shape"))? else { return Ok(tensor) };
+    let Some(shape) = unless_refused(py, shape.extract::<Vec<i64>>())? else { return Ok(tensor) };
+    let found = tensor.shape();
+    let rows = &found[..1];
+    if is_of_table && shape == rows && found[1..] == [1] {
+        return Ok(tensor.reshape(&shape)?);
+    }
+    // Lists of one size are axes here, and objects of the array there.
+    let is_table = || is_of_table && shape[1..] == [1];
+    if shape.starts_with(rows) && (found.starts_with(&shape) || is_table()) {
+        return Ok(tensor);
+    }
+    Err(Error::dtype(format!(
+        "shape: expected rows of an array of shape {shape:?}, found a table of shape {found:?}; pass x.to_numpy()"
+    )))
 }
 
 /// Imports the only chunk of an object's `__arrow_c_stream__`, read-only; `None` if it has none.
@@ -212,14 +255,16 @@ fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
 fn import_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let Some(mut chunks) = open_stream(object)? else { return Ok(None) };
     let py = object.py();
-    let Some(first) = chunks.next(py)? else { return chunks.empty().map(Some) };
+    let Some(first) = chunks.next(py)? else {
+        return own_shape(object, chunks.empty()?, chunks.are_of_table()).map(Some);
+    };
     if chunks.next(py)?.is_some() {
         return Err(Error::buffer(format!(
             "{STREAM}: expected one chunk, found several; join them: x.rechunk() in Polars, \
              x.combine_chunks() in pyarrow, or copy: x.to_numpy()"
         )));
     }
-    first.tensor().map(Some)
+    own_shape(object, first.tensor()?, chunks.are_of_table()).map(Some)
 }
 
 /// Copies all chunks of an object's `__arrow_c_stream__` to new memory; `None` if it has none.
@@ -230,7 +275,8 @@ fn copy_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     while let Some(chunk) = chunks.next(py)? {
         found.push(chunk);
     }
-    if found.is_empty() { chunks.empty() } else { Chunk::joined(py, &found) }.map(Some)
+    let copy = if found.is_empty() { chunks.empty() } else { Chunk::joined(py, &found) }?;
+    own_shape(object, copy, chunks.are_of_table()).map(Some)
 }
 
 /// Calls the method. `None` if there is no such method, or if it needs a package that is not installed
@@ -244,8 +290,8 @@ fn open_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Chunks>> {
     }
 }
 
-/// Imports an array of bfloat16 or of a float of 8 bits, by its bits as integers; `None` for any other
-/// object. NumPy itself does not export these types of the package `ml_dtypes`.
+/// Imports an array of bfloat16, of a float of 8 bits, or of complex numbers of 32 bits, by its bits as integers; `None`
+/// for any other object. NumPy itself does not export these types of the package `ml_dtypes`.
 ///
 /// The bits are those of an array that is read from its C struct. An answer of another
 /// object to `view` proves nothing about its memory.
@@ -255,9 +301,11 @@ fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let name =
         dtype.attribute_opt(intern!(py, "name"))?.and_then(|name| name.extract::<String>().ok());
     let Some(dtype) = name.and_then(|name| name.parse::<DType>().ok()) else { return Ok(None) };
-    let bits = match dtype.itemsize() {
-        Some(1) => DType::U8,
-        Some(2) => DType::U16,
+    // NumPy's own types are refused for another reason, such as their byte order.
+    let bits = match (dtype.itemsize(), number_of(dtype)) {
+        (Some(1), None) => DType::U8,
+        (Some(2), None) => DType::U16,
+        (Some(4), None) => DType::U32,
         _ => return Ok(None),
     };
     let array = py.import(intern!(py, "numpy"))?.attribute(intern!(py, "ndarray"))?;
@@ -268,5 +316,5 @@ fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     let Some(tensor) = tensor.filter(|integers| integers.dtype() == bits) else {
         return Ok(None);
     };
-    with_dtype(tensor, dtype).map(Some)
+    viewed(&tensor.into_shared(), dtype).map(Some)
 }

@@ -24,7 +24,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 pub use dlbridge::protocol::call::CopyMode;
-pub(crate) use exchange::{current_stream, refuse_grad, refuse_grad_to_write};
+pub(crate) use exchange::{current_stream, refuse_grad, refuse_grad_to_write, requires_grad};
 pub use options::{ImportOptions, Imported, Protocol};
 
 use crate::ffi::borrow::{self, Reading};
@@ -106,7 +106,7 @@ impl TensorObject {
     ///
     /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
-        let requires_grad = exchange::requires_grad(object)?;
+        let requires_grad = requires_grad(object)?;
         let Imported { tensor, stream, .. } = import_unread(object, options)?;
         let requires_grad = requires_grad && !tensor.is_copied();
         Self::imported(tensor, stream, requires_grad)

@@ -53,6 +53,7 @@ fn unusual_widths_and_codes_have_names_too() {
     round_trip(DType::new(TypeCode::FLOAT, 128), "float128");
     round_trip(DType::new(TypeCode::BOOL, 1), "bool1");
     round_trip(DType::new(TypeCode::OPAQUE_HANDLE, 64), "opaque64");
+    round_trip(DType::new(TypeCode::FLOAT, 99), "code2:99");
     round_trip(DType { code: TypeCode(200), bits: 16, lanes: 1 }, "code200:16");
     round_trip(DType { code: TypeCode(255), bits: 255, lanes: 7 }, "code255:255x7");
 }
@@ -86,6 +87,9 @@ fn an_unknown_dtype_name_is_an_error_that_names_it() {
         "float32 ",
         "Float32",
         "float256",
+        "float99",
+        "int12",
+        "float0",
         "float-32",
         "f32",
         "intx4",

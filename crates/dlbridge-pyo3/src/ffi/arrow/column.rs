@@ -25,9 +25,9 @@ pub(super) struct ColumnType {
 pub(super) struct Unparsed {
     dtype: DType,
     levels: Vec<Level>,
-    /// The sizes of the lists.
+    /// The number of columns of a table, and the sizes of the lists.
     extents: Vec<i64>,
-    /// The level of a list that is a row of several axes, and the parameters of its tensor type.
+    /// The axis of a row that is a tensor of several axes, and the parameters of its tensor type.
     tensor: Option<(usize, Vec<u8>)>,
 }
 
@@ -65,6 +65,10 @@ impl Unparsed {
                 }
             }
             if let Some(dtype) = arrow::dtype_of(&format) {
+                // A table is a matrix: of one column of numbers, or with a row of each list.
+                if matches!(*levels, [Level::Struct]) {
+                    extents.push(1);
+                }
                 return Ok(Self { dtype, levels, extents, tensor });
             }
             match arrow::list_size_of(&format) {
@@ -77,7 +81,7 @@ impl Unparsed {
                     if columns != 1 {
                         return Err(Error::dtype(format!(
                             "{name}: expected one column, found {columns}; select one: x[\"name\"], or \
-                             copy all to a matrix: numpy.asarray(x)"
+                             copy all to a matrix: numpy.asarray(x), in DuckDB numpy.asarray(x.df())"
                         )));
                     }
                     levels.push(Level::Struct);
@@ -95,22 +99,26 @@ impl Unparsed {
     pub(super) fn parse(self, py: Python<'_>) -> Result<ColumnType> {
         let Self { dtype, levels, mut extents, tensor } = self;
         let mut permutation = None;
-        if let Some((level, parameters)) = tensor {
-            let shape = arrow::RowShape::read(py, &parameters, extents[level])?;
-            let inner = extents.len() - level - 1;
+        if let Some((first, parameters)) = tensor {
+            let shape = arrow::RowShape::read(py, &parameters, extents[first])?;
+            let inner = extents.len() - first - 1;
             if let Some(order) = shape.permutation {
-                let of_level = |axis: usize| axis.checked_sub(level).and_then(|at| order.get(at));
-                let axes = 0..level + order.len() + inner;
-                let axis = |axis| of_level(axis).map_or(axis, |&within| level + within as usize);
+                let within = |axis: usize| axis.checked_sub(first).and_then(|at| order.get(at));
+                let axes = 0..first + order.len() + inner;
+                let axis = |axis| within(axis).map_or(axis, |&within| first + within as usize);
                 permutation = Some(axes.map(axis).collect());
             }
-            extents.splice(level..=level, shape.extents);
+            extents.splice(first..=first, shape.extents);
         }
         Ok(ColumnType { dtype, levels, extents, permutation })
     }
 }
 
 impl ColumnType {
+    pub(super) fn is_of_table(&self) -> bool {
+        matches!(self.levels.first(), Some(Level::Struct))
+    }
+
     /// The memory of one chunk.
     pub(super) fn memory(&self, name: &str, mut array: Array<'_>) -> Result<ForeignMemory> {
         let rows = array.0.length;

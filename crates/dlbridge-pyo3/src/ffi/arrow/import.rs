@@ -14,12 +14,12 @@ use crate::release::Owner;
 use crate::{Error, Result};
 
 /// Imports the values of the capsules that the method `name` returned: numbers without nulls, read-only,
-/// since arrays are immutable.
+/// since arrays are immutable; and whether they are the column of a table.
 pub(crate) fn import(
     name: &str,
     schema: &Bound<'_, PyAny>,
     array: &Bound<'_, PyAny>,
-) -> Result<Tensor> {
+) -> Result<(Tensor, bool)> {
     let place = content::<ArrowSchema>(schema)?;
     content::<ArrowArray>(array)?;
     // SAFETY: a capsule of this name holds this struct, which is not freed while the capsule lives (F4);
@@ -27,7 +27,7 @@ pub(crate) fn import(
     let column = Unparsed::read(name, Schema(unsafe { &*place }))?.parse(schema.py())?;
     let array = Owned::<ArrowArray>::of(array)?;
     let memory = column.memory(name, Array(&array.0))?;
-    Chunk { array, memory }.tensor()
+    Ok((Chunk { array, memory }.tensor()?, column.is_of_table()))
 }
 
 /// An array, and where its values are.
@@ -90,6 +90,11 @@ impl Chunks {
                 return Ok(Some(Chunk { array, memory }));
             }
         }
+    }
+
+    /// Whether the chunks are of a table, not of a column.
+    pub(crate) fn are_of_table(&self) -> bool {
+        self.column.is_of_table()
     }
 
     /// The tensor of a column without values.

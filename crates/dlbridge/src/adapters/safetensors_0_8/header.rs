@@ -96,6 +96,16 @@ pub fn parse(file: &[u8]) -> Result<Contents, String> {
 
 /// The length of the header, from the first bytes of a file that has `rest` bytes behind them.
 pub(super) fn length(size: [u8; SIZE], rest: usize) -> Result<usize, String> {
+    let other = match &size {
+        [b'P', b'K', 3, 4, ..] => "a zip archive, as .npz and .pt are",
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => "a .npy file",
+        [0x89, b'H', b'D', b'F', ..] => "an HDF5 file",
+        [b'G', b'G', b'U', b'F', ..] => "a GGUF file",
+        _ => "",
+    };
+    if !other.is_empty() {
+        return Err(format!("expected a safetensors file, found {other}"));
+    }
     let length = usize::try_from(u64::from_le_bytes(size)).unwrap_or(usize::MAX);
     check_length("header", length)?;
     if length > rest {
