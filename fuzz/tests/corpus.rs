@@ -20,14 +20,20 @@ fn replay(name: &str) {
     }
 }
 
-/// The number of inputs for each target that has no files to make.
-const SEEDED: usize = if cfg!(miri) { 50 } else { 20_000 };
+/// The number of inputs for each target that has no files to make: more of them in the long tests.
+fn seeded_inputs() -> usize {
+    match std::env::var_os("DLBRIDGE_LONG") {
+        _ if cfg!(miri) => 50,
+        Some(_) => 100_000,
+        None => 5_000,
+    }
+}
 
 #[test]
 fn inputs_of_a_fixed_seed() {
     for name in ["gate", "layout", "view", "builder", "adapters", "borrowed"] {
         let target = target(name).unwrap();
-        for (index, data) in seeded(target, 7).unwrap().take(SEEDED).enumerate() {
+        for (index, data) in seeded(target, 7).unwrap().take(seeded_inputs()).enumerate() {
             let result = catch_unwind(|| (target.run)(&data));
             assert!(result.is_ok(), "{name}: input {index} of seed 7, {data:02x?}");
         }

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Guide,
     /// Create .venv with the Python packages that the other commands need
     Setup(With),
-    /// Run what CI runs: setup --with ci, lint, bench --check, test, a short fuzz
+    /// Run what CI runs: setup --with ci, lint, bench --check, test
     Ci {
         /// Only the steps that `ci` starts as a second process, because they build into folders of their own
         #[arg(long)]
@@ -97,6 +97,12 @@ pub(crate) struct Test {
     /// The core's tests in Rust and the Python tests that are not slow; takes a few minutes
     #[arg(long, conflicts_with = "with")]
     pub(crate) quick: bool,
+    /// All tests, and every check that CI leaves out because of its time: before a release (an hour)
+    #[arg(long, conflicts_with_all = ["quick", "suite"])]
+    pub(crate) long: bool,
+    /// Only what runs beside `--long`, because it builds into folders of its own
+    #[arg(long, hide = true, requires = "long")]
+    pub(crate) beside: bool,
     /// The tests to run; default: all but the long ones
     pub(crate) suite: Option<Suite>,
     /// Arguments for the suite's test runner

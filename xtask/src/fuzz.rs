@@ -26,16 +26,16 @@ const TARGET: &str = "DLBRIDGE_FUZZ_TARGET";
 
 /// Runs all targets, or the given ones.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    Steps::run(|steps| each_target(options, steps))
+    Steps::run(|steps| some_targets(options, steps))
 }
 
-/// A short run of every target, as steps of another command.
-pub(crate) fn short(steps: &mut Steps) -> Result<()> {
+/// A run of every target, as steps of another command.
+pub(crate) fn each_target(steps: &mut Steps) -> Result<()> {
     let (targets, asan) = (Vec::new(), false);
-    each_target(&Options { targets, seconds: 5, seed: 1, keep: false, asan }, steps)
+    some_targets(&Options { targets, seconds: 20, seed: 1, keep: false, asan }, steps)
 }
 
-fn each_target(options: &Options, steps: &mut Steps) -> Result<()> {
+fn some_targets(options: &Options, steps: &mut Steps) -> Result<()> {
     let mut fuzzer = None;
     steps.count("build the fuzz targets", |_| {
         fuzzer = Some(Fuzzer::build(options.asan)?);

@@ -13,16 +13,31 @@ use crate::{guide, house, package, shell, workspace};
 /// Crates that take most of the time of all adapters' crates.
 const LARGE: [&str; 7] = ["arrow", "burn", "candle", "faer", "image", "nalgebra", "safetensors"];
 
+/// Which adapters the oldest Rust checks.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Adapters {
+    All,
+    /// Those that are not over [`LARGE`] crates.
+    Small,
+}
+
 /// Runs all checks, or those with other compilers.
 pub(crate) fn run(options: &Options) -> Result<()> {
     Steps::run(|all| if options.oldest { oldest(all) } else { steps(all, &["lint", "--oldest"]) })
 }
 
-/// The checks that build into folders of their own.
+/// The checks with the oldest Rust and dependencies, which build into folders of their own.
 pub(crate) fn oldest(steps: &mut Steps) -> Result<()> {
+    oldest_rust(steps, Adapters::All)?;
     let venv = Venv::ready(&[])?;
-    steps.step("oldest Rust", || oldest_rust(&venv));
     steps.step("oldest dependencies", || oldest_dependencies(&venv));
+    Ok(())
+}
+
+/// Checks the libraries, and this program, with the oldest Rust that they support.
+pub(crate) fn oldest_rust(steps: &mut Steps, adapters: Adapters) -> Result<()> {
+    let venv = Venv::ready(&[])?;
+    steps.step("oldest Rust", || with_oldest_rust(&venv, adapters));
     Ok(())
 }
 
@@ -73,8 +88,7 @@ fn each_feature(venv: &Venv) -> Result<()> {
             cmd!(venv.sh, "cargo clippy --package {name} --lib {chosen...} -- -D warnings").run()
         };
         clippy(&["--no-default-features"])?;
-        let is_large = |feature: &String| LARGE.iter().any(|name| feature.starts_with(name));
-        let (large, small): (Vec<_>, Vec<_>) = features.into_iter().partition(is_large);
+        let (large, small): (Vec<_>, Vec<_>) = features.into_iter().partition(|it| is_large(it));
         let adapters = shell::root().join(library.folder()).join("src/adapters/mod.rs");
         let adapters = std::fs::read_to_string(adapters).unwrap_or_default();
         for feature in &small {
@@ -98,8 +112,11 @@ fn each_feature(venv: &Venv) -> Result<()> {
     Ok(())
 }
 
-/// Checks the libraries, and this program, with the oldest Rust that they support.
-fn oldest_rust(venv: &Venv) -> Result<()> {
+fn is_large(feature: &str) -> bool {
+    LARGE.iter().any(|name| feature.starts_with(name))
+}
+
+fn with_oldest_rust(venv: &Venv, adapters: Adapters) -> Result<()> {
     let members = workspace::members()?;
     let version = members.first().map_or("", |member| member.text("rust_version"));
     let toolchain = workspace::toolchain(version);
@@ -111,7 +128,9 @@ fn oldest_rust(venv: &Venv) -> Result<()> {
     for member in members.iter().filter(|one| one.is_library() || one.name() == "xtask") {
         let name = member.name();
         packages.extend(["--package", name]);
-        features.extend(member.features_for(version).iter().map(|one| format!("{name}/{one}")));
+        let fit = member.features_for(version);
+        let chosen = fit.iter().filter(|it| adapters == Adapters::All || !is_large(it));
+        features.extend(chosen.map(|feature| format!("{name}/{feature}")));
     }
     let (folder, features) = (target().join("msrv-check"), features.join(","));
     let check = workspace::cargo(&venv.sh, toolchain.as_deref()).args(["check", "--lib", "--bins"]);

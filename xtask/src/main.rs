@@ -68,8 +68,7 @@ fn run(command: Command) -> Result<()> {
         Command::Setup(with) => Venv::ready(&with.with).map(drop),
         Command::Ci { beside: true } => Steps::run(|steps| {
             test::beside(steps)?;
-            fuzz::short(steps)?;
-            lint::oldest(steps)
+            lint::oldest_rust(steps, lint::Adapters::Small)
         }),
         Command::Ci { .. } => Steps::run(ci),
     }

@@ -11,7 +11,7 @@ use crate::shell::{debug_folder, files_in, root, stem, target};
 use crate::steps::{Steps, skip};
 use crate::tally::Tally;
 use crate::workspace::{self, Member};
-use crate::{cross, julia};
+use crate::{cross, fuzz, julia, lint};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
 const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
@@ -24,12 +24,18 @@ const WORKERS: &str = "2";
 const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
 /// The oldest versions of PyTorch and JAX that have operators, and the newest that the index has.
 const OPERATORS: [[&str; 2]; 2] = [["torch==2.10.0", "jax==0.5.0"], ["torch", "jax"]];
-/// Tests that take minutes or build a project of their own, which only CI runs. Those in Python have the mark `long`.
-const LONG: [&str; 3] = [
-    "misuse_does_not_compile",
+/// Tests in Rust that only `--long` runs, with what they find: CONTRIBUTING.md has the reasons. Those in Python have the mark
+/// `long`.
+const LONG: [&str; 4] = [
     "a_new_project_builds_and_passes_its_tests",
+    "a_generated_stub_names_the_types_of_arguments_and_results",
     "a_hundred_thousand_messages_leak_nothing",
+    "misuse_does_not_compile",
 ];
+/// Set where long tests run: tests with random calls make more of them.
+const IS_LONG: &str = "DLBRIDGE_LONG";
+/// What is tested on other Pythons than that of `.venv`: what depends on the interpreter.
+const INTERPRETER: [&str; 5] = ["buffer", "buffer_export", "classes", "release", "threads"];
 /// The arguments of `cargo test` that choose targets.
 const TARGETS: [&str; 10] = [
     "--lib",
@@ -47,11 +53,19 @@ const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 /// Runs all tests, or those of one suite with arguments for its test runner.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { with, quick: is_quick, suite, args } = options;
+    let Options { with, quick: is_quick, long: is_long, beside: is_beside, suite, args } = options;
     let venv = || Venv::ready(&with.with);
     Steps::run(|steps| {
         match suite {
             _ if *is_quick => quick(steps)?,
+            _ if *is_beside => long_beside(&venv()?, steps)?,
+            _ if *is_long => {
+                let tests = Tests { is_long: true, ..Tests::prepare(&with.with, steps)? };
+                // Unpacked here, for the tests in Rust and those beside them.
+                julia::find().ok();
+                steps.beside(&["test", "--long", "--beside"])?;
+                tests.all(steps)?;
+            }
             None => {
                 let tests = Tests::prepare(&with.with, steps)?;
                 if julia::here()?.is_some() {
@@ -79,22 +93,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-/// Runs the tests, the long ones as well, over wheels as users get them, without those of [`beside`].
+/// The tests of CI but for those of [`beside`].
 pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
-    Tests { is_ci: true, ..Tests::prepare(&[], steps)? }.all(steps)
+    Tests { profile: RELEASE.to_owned(), ..Tests::prepare(&[], steps)? }.all(steps)
 }
 
-/// Runs Julia's tests, those of the PyO3 crate with the oldest PyO3, and the Python tests once more
-/// without the GIL and on Python 3.15.
+/// The tests of CI that build into folders of their own: Julia's, and those of the interpreter on a Python without the GIL.
 pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&[])?;
     if !venv.facts.free_threaded {
-        free_threaded(&[], steps);
+        free_threaded(&of_the_interpreter(), steps);
     }
-    abi3t(&[], steps);
-    older_pyo3(&venv, &OLDER_PYO3[..1], &[], steps);
     julia(&venv, &[], steps);
     Ok(())
+}
+
+/// What `--long` runs in folders of its own.
+fn long_beside(venv: &Venv, steps: &mut Steps) -> Result<()> {
+    beside(steps)?;
+    abi3t(&of_the_interpreter(), steps);
+    older_pyo3(venv, &OLDER_PYO3, &[], steps);
+    fuzz::each_target(steps)?;
+    lint::oldest(steps)
+}
+
+fn of_the_interpreter() -> Vec<String> {
+    INTERPRETER.map(|name| format!("python/tests/test_{name}.py")).to_vec()
 }
 
 /// What a change is most likely to break, while working on it.
@@ -125,7 +149,9 @@ struct Tests {
     left_out: Vec<Member>,
     /// Tells cargo the features that this Rust can build.
     features: Vec<String>,
-    is_ci: bool,
+    /// The profile of the wheel that the Python tests use.
+    profile: String,
+    is_long: bool,
 }
 
 impl Tests {
@@ -138,23 +164,23 @@ impl Tests {
             steps.skip("embedded Python", reason);
         }
         let features = features(steps)?;
-        Ok(Self { venv, left_out, features, is_ci: false })
+        Ok(Self { venv, left_out, features, profile: test_profile(), is_long: false })
     }
 
     /// All but those in Julia.
     fn all(&self, steps: &mut Steps) -> Result<()> {
-        if self.is_ci {
-            self.rust(&[], steps)?;
-            // All marks.
-            python(&self.venv, RELEASE, &["-m", ""].map(str::to_owned), steps);
-        } else {
-            let skip = LONG.iter().flat_map(|test| ["--skip", test]);
-            let args = ["--"].into_iter().chain(skip).map(str::to_owned);
-            self.rust(&args.collect::<Vec<_>>(), steps)?;
-            python(&self.venv, &test_profile(), &[], steps);
-            steps.skip("long tests", "only CI runs them, unless files or -k choose them");
-        }
+        let skip: &[&str] = if self.is_long { &[] } else { &LONG };
+        let skip = skip.iter().flat_map(|test| ["--skip", test]);
+        let args = ["--"].into_iter().chain(skip).map(str::to_owned);
+        self.rust(&args.collect::<Vec<_>>(), steps)?;
+        // All marks, or all but those of long tests.
+        let marks: &[_] = if self.is_long { &["-m", ""] } else { &[] };
+        let marks: Vec<_> = marks.iter().map(|word| (*word).to_owned()).collect();
+        python(&self.venv, &self.profile, &marks, steps);
         self.examples(steps)?;
+        if !self.is_long {
+            steps.skip("long tests", "cargo xtask test --long runs them");
+        }
         let mut missing = resolve(&[Set::named("full")?])?;
         missing.retain(|set| !self.venv.has(set));
         if !missing.is_empty() {
@@ -182,6 +208,9 @@ impl Tests {
                 );
                 if let Some(julia) = julia::here()? {
                     cargo = cargo.env(julia::CHOICE, julia);
+                }
+                if self.is_long {
+                    cargo = cargo.env(IS_LONG, "1");
                 }
                 tally.run(venv.embedding(cargo))
             });
@@ -389,15 +418,23 @@ fn names_a_file(arg: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, calls, cmd};
-    use crate::shell::{shell, succeeds};
+    use super::{LONG, calls, cmd, of_the_interpreter};
+    use crate::shell::{root, shell, succeeds};
 
     #[test]
-    fn long_tests_exist() {
+    fn long_tests_exist_and_have_a_reason() {
         let sh = shell();
+        for file in of_the_interpreter() {
+            assert!(root().join(&file).is_file(), "{file}");
+        }
         for test in LONG {
             let name = format!("fn {test}(");
             assert!(succeeds(cmd!(sh, "git grep -qF {name} -- crates")), "{test}");
+            let page = sh.read_file("CONTRIBUTING.md").unwrap();
+            assert!(
+                page.contains(&format!("`{test}`")),
+                "CONTRIBUTING.md has no reason for {test}"
+            );
         }
     }
 

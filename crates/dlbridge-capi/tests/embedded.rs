@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{compile, installed, shared_library, source, succeed};
+use common::{compile, installed, is_long, random_calls, shared_library, source, succeed};
 
 /// Prints the version of a Python and its library.
 const QUESTIONS: &str = "\
@@ -127,8 +127,9 @@ fn threads_may_wait_for_the_gil_while_python_shuts_down() {
         return eprintln!("skipped: no shared libpython");
     }
     let program = compile("cc", "-std=c11", &source("shutdown.c"), "shutdown-c", &shared_library());
+    let runs = if is_long() { 8 } else { 2 };
     for task in ["library", "consumer", "managed", "owner", "holder", "importer"] {
-        for _ in 0..8 {
+        for _ in 0..runs {
             let mut command = Command::new(&program);
             command.arg(&library).arg(task).env("PYTHONPATH", packages);
             assert_eq!(succeed(&mut command), "ok\n");
@@ -142,7 +143,7 @@ fn destructors_of_cpp_release_while_python_shuts_down() {
     let source = source("shutdown.cpp");
     let program = compile("c++", "-std=c++17", &source, "shutdown-cpp", &shared_library());
     for (version, python) in pythons().range((3, 11)..) {
-        for _ in 0..5 {
+        for _ in 0..if is_long() { 5 } else { 2 } {
             assert_eq!(succeed(Command::new(&program).arg(python)), "ok\n", "{version:?}");
         }
     }
@@ -197,7 +198,7 @@ fn plugins_with_the_static_library_stay_loaded() {
 fn random_calls_with_python_release_every_owner_once() {
     let program = compile("cc", "-std=c11", &source("random.c"), "random-py", &shared_library());
     for (version, python) in pythons().range((3, 11)..) {
-        let said = succeed(Command::new(&program).arg("300000").arg(python));
+        let said = succeed(Command::new(&program).arg(random_calls()[0]).arg(python));
         assert_eq!(said, "ok\n", "{version:?}");
     }
 }

@@ -8,7 +8,9 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{compile, links, prefix, shared_library, source, static_library, succeed};
+use common::{
+    compile, is_long, links, prefix, random_calls, shared_library, source, static_library, succeed,
+};
 
 /// Looks for leaks at the end, too.
 const ADDRESS_SANITIZER: &str = "-fsanitize=address,undefined";
@@ -53,7 +55,8 @@ fn cpp_program_with_the_static_library() {
     run(&compile("c++", "-std=c++17", &source("owners.cpp"), "owners-cpp", &static_library()));
 }
 
-/// `dlbridge.hpp` in C++17 and C++20, with exceptions and without, under valgrind and sanitizers.
+/// `dlbridge.hpp` in C++17 and C++20, with exceptions and without, under valgrind and sanitizers. Each build takes seconds of
+/// the compiler, so only the long tests have all.
 #[test]
 fn cpp_program_with_the_wrapper() {
     let build = |standard: &str, name: &str, flags: &[&str]| {
@@ -61,9 +64,12 @@ fn cpp_program_with_the_wrapper() {
         compile("c++", standard, &source("wrapper.cpp"), name, &link.collect::<Vec<_>>())
     };
     run(&build("-std=c++17", "wrapper17", &[]));
-    run(&build("-std=c++20", "wrapper20", &["-fno-exceptions"]));
-    for sanitizer in [ADDRESS_SANITIZER, "-fsanitize=thread"] {
-        if !links(&[sanitizer.to_owned()]) {
+    if is_long() {
+        run(&build("-std=c++20", "wrapper20", &["-fno-exceptions"]));
+    }
+    let sanitizers = [ADDRESS_SANITIZER, "-fsanitize=thread"];
+    for sanitizer in &sanitizers[..if is_long() { 2 } else { 1 }] {
+        if !links(&[(*sanitizer).to_owned()]) {
             eprintln!("skipped: the C++ compiler has no {sanitizer}");
             continue;
         }
@@ -204,8 +210,9 @@ fn cmake_finds_both_libraries_in_a_folder_with_a_space() {
 #[test]
 fn random_calls_release_every_owner_once() {
     let program = compile("cc", "-std=c11", &source("random.c"), "random", &shared_library());
-    assert_eq!(succeed(Command::new(&program).arg("300000")), "ok\n");
-    assert_eq!(output(&program, &["20000"]), "ok\n");
+    let [calls, fewer] = random_calls();
+    assert_eq!(succeed(Command::new(&program).arg(calls)), "ok\n");
+    assert_eq!(output(&program, &[fewer]), "ok\n");
 }
 
 /// The same where the compiler has AddressSanitizer, which looks for leaks at the end.
@@ -216,9 +223,12 @@ fn random_calls_pass_address_sanitizer() {
         return eprintln!("skipped: the C compiler has no AddressSanitizer");
     }
     link.extend(shared_library());
-    for (name, arguments) in
-        [("random.c", &["300000"][..]), ("owners.c", &[]), ("tasks.c", &[]), ("mistakes.c", &[])]
-    {
+    for (name, arguments) in [
+        ("random.c", &random_calls()[..1]),
+        ("owners.c", &[]),
+        ("tasks.c", &[]),
+        ("mistakes.c", &[]),
+    ] {
         let program = compile("cc", "-std=c11", &source(name), &format!("{name}-asan"), &link);
         // A lack of memory is an error of the library, not the end of the program.
         let mut command = Command::new(&program);
@@ -257,7 +267,7 @@ fn example_of_the_header() {
     output(&compile("cc", "-std=c99", &source, "header-example", &shared_library()), &[]);
 }
 
-/// The examples of the guide, also with AddressSanitizer: a whole program is run, `show` is called.
+/// The examples of the guide, in long tests also with AddressSanitizer: a whole program is run, `show` is called.
 #[test]
 fn examples_of_the_guide() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/c.md");
@@ -285,7 +295,7 @@ fn examples_of_the_guide() {
         let cpp = compile("c++", "-std=c++20", &cpp, &format!("{name}-cpp"), &flags);
         succeed(&mut Command::new(cpp));
         let mut link = vec![ADDRESS_SANITIZER.to_owned()];
-        if links(&link) {
+        if is_long() && links(&link) {
             link.extend(shared_library());
             succeed(&mut Command::new(compile(
                 "cc",

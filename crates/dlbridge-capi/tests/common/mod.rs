@@ -54,6 +54,16 @@ pub(crate) fn installed() -> &'static Path {
     })
 }
 
+/// Whether the long tests run: `cargo xtask test --long`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("DLBRIDGE_LONG").is_some()
+}
+
+/// How many random calls a program makes, directly and under valgrind.
+pub(crate) fn random_calls() -> [&'static str; 2] {
+    if is_long() { ["300000", "20000"] } else { ["20000", "2000"] }
+}
+
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
