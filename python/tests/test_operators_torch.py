@@ -44,6 +44,114 @@ def test_an_exception_below_autograd_passes_through(kind):
     assert my.weighted(x, torch.ones(3)).sum() == 3
 
 
+def raising(error):
+    """A dispatch mode and a tensor of a subclass, below which each operator of these tests raises an exception."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def run(function, types, arguments, keywords):
+        if "misused_operators" in str(function):
+            raise error
+        return function(*arguments, **keywords or {})
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, *call):
+            return run(*call)
+
+    class Subclass(torch.Tensor):
+        __torch_dispatch__ = classmethod(lambda _, *call: run(*call))
+
+        @staticmethod
+        def __new__(cls, tensor):
+            return torch.Tensor._make_wrapper_subclass(cls, tensor.shape, dtype=tensor.dtype)
+
+    return Mode, Subclass
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("kind", [Stop, KeyboardInterrupt, MemoryError, ValueError])
+def test_an_exception_of_a_mode_or_a_subclass_passes_through(kind, needs_grad):
+    raised = kind("as asked")
+    mode, subclass = raising(raised)
+    x = torch.ones(3, requires_grad=needs_grad)
+    for operator in (my.weighted, my.weighted.torch, torch.ops.misused_operators.weighted):
+        with mode(), pytest.raises(kind) as found:
+            operator(x, torch.ones(3))
+        assert found.value is raised
+        with pytest.raises(kind) as found:
+            operator(x, subclass(torch.ones(3)))
+        assert found.value is raised
+    assert my.weighted(x, torch.ones(3)).sum() == 3
+
+
+def test_an_exception_that_a_mode_handled_does_not_replace_the_one_that_fails():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    meta = torch.ones(4, device="meta")
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            with pytest.raises((RuntimeError, ValueError), match="expected 4 or 1"):
+                my.weighted(meta, torch.ones(3, device="meta"))
+            return function(*arguments, **keywords or {})
+
+    for needs_grad in (False, True):
+        with Mode(), pytest.raises(RuntimeError, match="as asked, with"):
+            my.fail(torch.ones(3, requires_grad=needs_grad), 0)
+
+
+def test_an_interrupt_while_a_graph_is_made_arrives():
+    """At each event of Python below a call, the first time."""
+    run("""
+        import torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+        my = operators.load()
+
+        def function(x, weight):
+            return my.weighted(x, weight)
+
+        def interrupted(left, arguments):
+            fired = False
+
+            def trace(frame, event, argument):
+                nonlocal left, fired
+                left -= 1
+                if left == 0:
+                    fired = True
+                    raise KeyboardInterrupt
+                return trace if left > 0 else None
+
+            def call(x, weight):
+                sys.settrace(trace)
+                try:
+                    return function(x, weight)
+                finally:
+                    sys.settrace(None)
+
+            try:
+                make_fx(call, tracing_mode="fake")(*arguments)
+            except KeyboardInterrupt:
+                assert fired
+                return True
+            assert not fired, left
+            return False
+
+        lost = []
+        for needs_grad in (False, True):
+            arguments = torch.ones(3), torch.ones(3, requires_grad=needs_grad)
+            make_fx(function, tracing_mode="fake")(*arguments)
+            count = 1
+            while True:
+                try:
+                    if not interrupted(count, arguments):
+                        break
+                except Exception as error:
+                    lost.append(repr(error))
+                count += 1 + count // 12
+            assert count > 200, count
+        assert not lost, (len(lost), lost[:3])
+    """)
+
+
 def test_an_exception_that_python_handled_is_not_kept():
     for guard in (torch.inference_mode, torch.no_grad, torch.enable_grad):
         x = torch.ones(4, device="meta")
@@ -62,6 +170,39 @@ def test_a_wrong_call_of_a_tensor_that_requires_grad_is_one_line():
     if HAS_KERNEL:
         assert str(found.value).startswith("weighted: weight: expected"), found.value
     assert "\n" not in str(found.value)
+
+
+def test_two_arguments_of_one_size_that_depends_on_data_are_compiled():
+    def function(x):
+        some = x[x > 0]
+        weight = some * 2
+        return my.weighted(some, weight) + my.weighted(some.sum(), weight)
+
+    x = torch.tensor([1.0, -1.0, 2.0])
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), function(x))
+        own, other = (x.clone().requires_grad_() for _ in range(2))
+        compiled(own).sum().backward()
+        function(other).sum().backward()
+        torch.testing.assert_close(own.grad, other.grad)
+
+
+def test_the_python_half_is_imported_by_its_name():
+    """As Dynamo does for the globals of a function that it traces."""
+    import importlib
+
+    for function in (type(my.weighted).__call__, type(my.weighted).torch.make):
+        module = importlib.import_module(function.__globals__["__name__"])
+        assert vars(module) is function.__globals__
+        assert module.__name__.split(".")[-1].startswith("dlbridge_operators_")
+
+
+def test_a_compiler_makes_an_operator_without_arguments():
+    """Dynamo before PyTorch 2.15 has no constant for an operator."""
+    maker = my.weighted._makers["torch"]
+    assert maker._dynamo_marked_constant
+    assert maker() is None
 
 
 def test_checkpoints():
@@ -243,15 +384,32 @@ def test_arrays_of_two_frameworks_are_one_line():
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (np.asarray, r'convert with x.astype\("int32"\)'),
-        (torch.tensor, r"convert with x.to\(torch.int32\)"),
+        (np.asarray, r'; convert with x.astype\("float64"\), which rounds'),
+        (torch.tensor, r"; convert with x.to\(torch.float64\), which rounds"),
     ],
 )
 def test_a_wrong_dtype_has_the_words_of_the_framework(array, expected):
     with pytest.raises(
-        (TypeError, RuntimeError), match=rf"^same: expected x: int32 or .*{expected}$"
+        (TypeError, RuntimeError), match=rf"^same: expected x: int32 or .*found int64{expected}$"
     ):
-        my.same(array([1j]))
+        my.same(array([1 << 60]))
+
+
+def test_the_conversion_that_an_error_advises_keeps_values():
+    names = "uint8 int8 uint16 int16 uint32 bfloat16 float16 float8_e4m3fn float8_e5m2"
+    for name in names.split():
+        x = torch.tensor([0.0, 1.0, 2.0]).to(getattr(torch, name))
+        values, meta = x.to(torch.float64).tolist(), x.to("meta")
+        for function in (my.same, my.same.torch):
+            for found in (x, meta):
+                with pytest.raises((TypeError, RuntimeError), match=f"found {name};") as error:
+                    function(found)
+                advice = str(error.value).split("; convert with ")[1]
+                assert "rounds" not in advice
+                assert my.same(eval(advice)).tolist() == values
+    for array in (torch.tensor([1j]), np.asarray([1j]), torch.tensor([1j], device="meta")):
+        with pytest.raises((TypeError, RuntimeError), match=r"or x: bool, found complex\w+$"):
+            my.same(array)
 
 
 def test_wrong_arguments_name_the_operator():

@@ -9,7 +9,7 @@ use crate::argument::device_call::call_on_device;
 use crate::argument::operand::{Slot, Written};
 use crate::argument::rows::Rows;
 use crate::definition::{Checked, named};
-use crate::kind::Kind;
+use crate::kind::{Kind, lost_bits};
 use crate::signature::Resolved;
 use crate::{DeviceStream, Failure};
 
@@ -23,12 +23,11 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a call with these arguments: tensors, then scalars. `convert` is how a caller of this framework makes a
-    /// tensor of another dtype.
+    /// Plans a call with these arguments: tensors, then scalars. `convert` is as in [`wrong_dtypes`].
     pub(crate) fn new(
         operator: &'static Checked,
         slots: Vec<Slot<'a>>,
-        convert: fn(DType) -> String,
+        convert: &'static str,
     ) -> Result<Self, Failure> {
         let instance = instance_for(operator, &slots, convert);
         let instance = instance.map_err(|error| operator.named(error))?;
@@ -144,7 +143,7 @@ pub(crate) fn guarded(
 fn instance_for(
     operator: &'static Checked,
     slots: &[Slot<'_>],
-    convert: fn(DType) -> String,
+    convert: &'static str,
 ) -> Result<&'static Instance, Failure> {
     if slots.len() != operator.arguments {
         return Err(Failure::of_count());
@@ -155,25 +154,43 @@ fn instance_for(
             .all(|((_, dtype), slot)| slot.tensor().is_none_or(|operand| operand.dtype == dtype))
     };
     operator.instances.iter().find(fits).ok_or_else(|| {
-        let list = |instance: &'static Instance| {
-            let tensors = instance.tensors().map(|(name, dtype)| format!("{name}: {dtype}"));
-            tensors.collect::<Vec<_>>().join(", ")
-        };
-        let expected: Vec<_> = operator.instances.iter().map(list).collect();
-        let found = slots.iter().filter_map(Slot::tensor);
-        let found: Vec<_> = found.map(|operand| operand.dtype.to_string()).collect();
-        let wrong = |((name, dtype), slot): ((&'static str, DType), &Slot<'_>)| {
-            let is_wrong = slot.tensor().is_some_and(|operand| operand.dtype != dtype);
-            is_wrong.then(|| convert(dtype).replacen('x', name, 1))
-        };
-        let first = operator.instances.first().into_iter();
-        let advice: Vec<_> =
-            first.flat_map(|one| one.tensors().zip(slots).filter_map(wrong)).collect();
-        Failure::new(format!(
-            "expected {}, found {}; convert with {}",
-            expected.join(" or "),
-            found.join(", "),
-            advice.join(" and ")
-        ))
+        let found = slots.iter().filter(|slot| !matches!(slot, Slot::Scalar(_)));
+        let found = found.map(|slot| slot.tensor().map(|operand| operand.dtype.to_string()));
+        wrong_dtypes(operator, &found.collect::<Vec<_>>(), convert)
     })
+}
+
+/// The error for tensors with dtypes of these names, of which no instance is: it names the conversion that keeps most.
+/// `convert` is the caller's, for the name of a tensor and a dtype: `{}.astype({})`.
+#[cold]
+pub(crate) fn wrong_dtypes(
+    operator: &'static Checked,
+    found: &[Option<String>],
+    convert: &str,
+) -> Failure {
+    let dtypes: Vec<_> =
+        found.iter().map(|name| name.as_ref().map(|name| name.parse::<DType>().ok())).collect();
+    let lost = |instance: &Instance| {
+        let pairs = instance.tensors().zip(&dtypes);
+        let lost = pairs.map(|((_, to), from)| from.map_or(Some(0), |from| lost_bits(from?, to)));
+        lost.sum::<Option<u32>>()
+    };
+    let possible = operator.instances.iter().filter_map(|one| Some((lost(one)?, one)));
+    let advice = possible.min_by_key(|(lost, _)| *lost).map(|(lost, instance)| {
+        let pairs = instance.tensors().zip(&dtypes);
+        let wrong = pairs.filter(|((_, to), from)| from.is_some_and(|from| from != Some(*to)));
+        let calls = wrong.map(|((name, dtype), _)| {
+            convert.replacen("{}", name, 1).replacen("{}", &dtype.to_string(), 1)
+        });
+        let calls = calls.collect::<Vec<_>>().join(" and ");
+        format!("; convert with {calls}{}", if lost > 0 { ", which rounds" } else { "" })
+    });
+    let list = |instance: &Instance| {
+        let tensors = instance.tensors().map(|(name, dtype)| format!("{name}: {dtype}"));
+        tensors.collect::<Vec<_>>().join(", ")
+    };
+    let expected: Vec<_> = operator.instances.iter().map(list).collect();
+    let found: Vec<_> = found.iter().flatten().map(String::as_str).collect();
+    let (expected, found) = (expected.join(" or "), found.join(", "));
+    Failure::new(format!("expected {expected}, found {found}{}", advice.unwrap_or_default()))
 }

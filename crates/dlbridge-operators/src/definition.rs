@@ -127,9 +127,9 @@ pub(crate) struct Checked {
 pub(crate) struct Recording {
     /// The operator's name in PyTorch.
     pub(crate) name: CString,
-    /// Makes the function of Python that records a call, when one is recorded first.
+    /// Makes the functions of Python when one is needed first: that which records a call, and the operator.
     pub(crate) make: Py<PyAny>,
-    pub(crate) function: OnceLock<Py<PyAny>>,
+    pub(crate) functions: OnceLock<(Py<PyAny>, Py<PyAny>)>,
 }
 
 /// The operator, checked.

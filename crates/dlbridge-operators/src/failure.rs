@@ -46,6 +46,14 @@ impl From<dlbridge::Error> for Failure {
     }
 }
 
+impl From<dlbridge_pyo3::Error> for Failure {
+    #[cold]
+    #[inline(never)]
+    fn from(error: dlbridge_pyo3::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 #[cfg(feature = "cudarc-0_19")]
 impl From<cudarc::driver::DriverError> for Failure {
     fn from(error: cudarc::driver::DriverError) -> Self {
@@ -72,7 +80,7 @@ mod sealed {
 /// What an operator's function returns: nothing, or a `Result` whose error becomes the framework's exception.
 #[diagnostic::on_unimplemented(
     message = "an operator's function cannot return `{Self}`",
-    note = "it returns nothing, or a `Result<(), E>` where `E` is `Failure`, `dlbridge::Error`, `String` or `&str`"
+    note = "it returns nothing, or a `Result<(), E>` where `E` is `Failure`, an error of `dlbridge` or `dlbridge_pyo3`, `String` or `&str`"
 )]
 pub trait Outcome: sealed::Sealed {
     /// The result of the call.

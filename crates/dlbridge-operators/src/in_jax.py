@@ -8,6 +8,8 @@ import functools
 import math
 import struct
 
+CONVERT = "{}.astype(jnp.{})"
+
 
 def make_jax(about, targets, module):
     import jax
@@ -25,6 +27,9 @@ def make_jax(about, targets, module):
         + "".join({"float": "d", "int": "q", "bool": "?"}[kind] for _, kind in scalars)
     )
     truths = [at for at, (_, kind) in enumerate(scalars) if kind == "bool"]
+
+    def dtype_name(tensor):
+        return tensor.dtype.name
 
     def varying(tensor):
         """The axes of a mesh along which devices have other values, inside `shard_map`."""
@@ -61,10 +66,8 @@ def make_jax(about, targets, module):
                 raise TypeError(
                     f"{about['name']}: {tensor_name}: expected an array, found None"
                 )
-        found = each(lambda tensor: tensor.dtype.name, tensors)
-        dtypes = [found[at] for at in written] + output_dtypes(
-            about, found, "{}.astype(jnp.{})"
-        )
+        found = each(dtype_name, tensors)
+        dtypes = [found[at] for at in written] + output_dtypes(about, found, CONVERT)
         shapes = aligned(about, each(lambda tensor: tensor.shape, tensors))
         results = [shapes[at] for at in written] + output_shapes(about, shapes)
         for shape in results:
@@ -114,7 +117,15 @@ def make_jax(about, targets, module):
         def backward(saved, gradients):
             results, tensors = saved
             other = getattr(module, about["backward"]).jax
-            found = many(other(*many(gradients), *results, *tensors, *values))
+            # JAX passes none of a result of integers.
+            dtypes = output_dtypes(about, each(dtype_name, tensors), CONVERT)
+            gradients = [
+                jax.numpy.zeros(gradient.shape, dtype)
+                if gradient.dtype == jax.dtypes.float0
+                else gradient
+                for gradient, dtype in zip(many(gradients), dtypes)
+            ]
+            found = many(other(*gradients, *results, *tensors, *values))
             total = lambda gradient, axes: gradient.sum(axes, keepdims=True)
             none = lambda tensor: np.zeros(tensor.shape, jax.dtypes.float0)
             is_floating = lambda tensor: jax.numpy.issubdtype(tensor.dtype, np.inexact)

@@ -4,7 +4,7 @@ import functools
 import os
 
 
-def make_torch(about, register, keep, module, rules):
+def make_torch(about, register, module, rules):
     import torch
 
     count = len(about["parameters"])
@@ -14,16 +14,11 @@ def make_torch(about, register, keep, module, rules):
         made = []
 
         def function(*arguments):
-            try:
-                if not made:
-                    made.append(getattr(rules(), name)(about, *more))
-                # PyTorch leaves out optional arguments at the end.
-                absent = count + extra - len(arguments)
-                return made[0](*arguments, *(None,) * absent)
-            except BaseException as error:
-                # PyTorch's C functions keep its text only.
-                keep(error)
-                raise
+            if not made:
+                made.append(getattr(rules(), name)(about, *more))
+            # PyTorch leaves out optional arguments at the end.
+            absent = count + extra - len(arguments)
+            return made[0](*arguments, *(None,) * absent)
 
         return function
 
@@ -31,7 +26,7 @@ def make_torch(about, register, keep, module, rules):
     libraries = library_of_torch("torch_cpu"), library_of_torch("torch_cuda")
     # Inference mode, which excludes autograd's keys, would decide for later calls.
     with torch.inference_mode(False):
-        recorded = lambda: rules().recorded(about, module)
+        recorded = lambda: (rules().recorded(about, module), operator.default)
         has_autograd = register(libraries[0], known_in_torch, libraries[1], recorded)
     operator = getattr(getattr(torch.ops, about["namespace"]), about["name"])
     library = library_for(about)

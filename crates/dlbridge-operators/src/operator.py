@@ -20,26 +20,29 @@ class Once:
     """An attribute that one thread makes, when it is first asked for."""
 
     def __init__(self, make):
-        self.__doc__, self.name = make.__doc__, make.__name__
+        self.__doc__, self.name, self.make = make.__doc__, make.__name__, make
+
+    def maker(self, operator):
+        """Makes the attribute of an operator. It has no arguments, because `torch.compile` calls it while it traces."""
         framework = self.name.replace("ufunc", "numpy")
 
-        def made(operator):
+        def made():
             if self.name in operator._made:
                 return
             # Before the lock, because another thread may be importing it, and need an operator.
             importlib.import_module(framework)
             with LOCK:
                 if self.name not in operator._made:
-                    operator._made[self.name] = make(operator)
+                    operator._made[self.name] = self.make(operator)
 
-        # `torch.compile` calls it while it traces, in place of tracing it.
+        # In place of tracing it.
         made._dynamo_marked_constant = True
-        self.made = made
+        return made
 
     def __get__(self, operator, owner=None):
         if operator is None:
             return self
-        self.made(operator)
+        operator._makers[self.name]()
         return operator._made[self.name]
 
 
@@ -48,10 +51,12 @@ class Operator:
 
     def __init__(self, about, ways, module):
         self._about, self._module, self._made = about, module, {}
-        self._eager, self._register, self._keep, self._targets = ways[:4]
-        self._make_ufunc, self._half = ways[4:]
+        self._eager, self._register, self._targets = ways[:3]
+        self._make_ufunc, self._half = ways[3:]
         self._names = [name for name, _ in about["parameters"]]
         self._count, self._arity = len(about["inputs"]), len(self._names)
+        onces = Operator.torch, Operator.jax, Operator.ufunc
+        self._makers = {once.name: once.maker(self) for once in onces}
         self.__name__ = self.__qualname__ = about["name"]
         self.__module__, self.__doc__ = about["module"], about["doc"]
 
@@ -72,7 +77,7 @@ class Operator:
         """The operator of PyTorch, `torch.ops.NAMESPACE.NAME`."""
         rules = lambda: self._half("torch_rules")
         make = self._half("torch").make_torch
-        return make(self._about, self._register, self._keep, self._module, rules)
+        return make(self._about, self._register, self._module, rules)
 
     @Once
     def jax(self):

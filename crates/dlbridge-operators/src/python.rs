@@ -4,7 +4,7 @@ use dlbridge_pyo3::error_of;
 use std::any::TypeId;
 use std::path::PathBuf;
 
-use dlbridge::{DType, Tensor};
+use dlbridge::Tensor;
 use dlbridge_pyo3::PyTensor;
 use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 use crate::Failure;
 use crate::argument::Instance;
 use crate::argument::operand::{Operand, Slot, Written};
-use crate::call::Plan;
+use crate::call::{Plan, wrong_dtypes};
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
 use crate::raw::attach::is_main_interpreter;
@@ -89,6 +89,12 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
     about.set_item("parameters", described(py, operator)?)?;
     about.set_item("dtypes", dtypes(operator))?;
     about.set_item("floating", operator.floating())?;
+    let refuse = PyCFunction::new_closure(py, None, None, move |arguments, _| {
+        let (found, convert): (Vec<Option<String>>, String) = arguments.extract()?;
+        let error = operator.named(wrong_dtypes(operator, &found, &convert));
+        PyResult::<()>::Err(error_of::<PyTypeError>(error.to_string()))
+    })?;
+    about.set_item("refuse", refuse)?;
     let eager =
         PyCFunction::new_closure(py, None, None, move |arguments, _| eager(operator, arguments))?;
     let space = module.clone();
@@ -109,16 +115,13 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
         numpy::ufunc::<O>(arguments.py()).map(Bound::unbind)
     };
     let ufunc = PyCFunction::new_closure(py, None, None, ufunc)?;
-    let keep = PyCFunction::new_closure(py, None, None, |arguments, _| {
-        torch::keep(arguments.get_item(0)?.extract()?);
-        PyResult::Ok(())
-    })?;
-    let of_half = PyCFunction::new_closure(py, None, None, |arguments, _| {
+    let space = module.clone();
+    let of_half = PyCFunction::new_closure(py, None, None, move |arguments, _| {
         let name: String = arguments.get_item(0)?.extract()?;
-        half(arguments.py(), &name).map(|module| module.clone().unbind())
+        half(arguments.py(), &space, &name).map(|module| module.clone().unbind())
     })?;
-    let ways = (eager, register, keep, targets, ufunc, of_half);
-    let function = half(py, "operator")?.getattr("make")?.call1((about, ways, target))?;
+    let ways = (eager, register, targets, ufunc, of_half);
+    let function = half(py, &module, "operator")?.getattr("make")?.call1((about, ways, target))?;
     target.add(O::NAME, function)?;
     // That of the gradients as well, so that it is there when they are asked for.
     O::BACKWARD.map_or(Ok(()), |other| (other.add)(target))
@@ -129,8 +132,9 @@ fn raised(error: Failure) -> PyErr {
 }
 
 /// A part of the Python half of an operator: the class, or that for a framework. It is compiled when it is needed, which
-/// takes milliseconds. It is in no `sys.modules`: another extension, of another version of this crate, has its own.
-fn half<'py>(py: Python<'py>, name: &str) -> PyResult<&'py Bound<'py, PyModule>> {
+/// takes milliseconds. `torch.compile` imports it by its name, which begins with that of the `owner`, the first module that
+/// needs it: another extension, of another version of this crate, has its own.
+fn half<'py>(py: Python<'py>, owner: &str, name: &str) -> PyResult<&'py Bound<'py, PyModule>> {
     static MODULES: [PyOnceLock<Py<PyModule>>; 4] = [const { PyOnceLock::new() }; 4];
     const SHAPES: &str = include_str!("shapes.py");
     let (at, parts) = match name {
@@ -140,13 +144,16 @@ fn half<'py>(py: Python<'py>, name: &str) -> PyResult<&'py Bound<'py, PyModule>>
         _ => (3, [SHAPES, include_str!("in_jax.py")]),
     };
     if MODULES[at].get(py).is_none() {
-        let made = PyModule::new(py, "dlbridge_operators")?;
+        let full_name = format!("{owner}.dlbridge_operators_{name}");
+        let made = PyModule::new(py, &full_name)?;
         let builtins = py.import("builtins")?;
         let file = format!("dlbridge_operators_{name}.py");
         let code = builtins.getattr("compile")?.call1((parts.concat(), file, "exec"))?;
         builtins.getattr("exec")?.call1((code, made.dict()))?;
+        let modules = py.import("sys")?.getattr("modules")?;
         // Another thread may have been quicker.
         let _ = MODULES[at].set(py, made.unbind());
+        modules.set_item(full_name, MODULES[at].get(py))?;
     }
     let made = MODULES[at].get(py).map(|made| made.bind(py));
     made.ok_or_else(|| error_of::<PyRuntimeError>("no module"))
@@ -181,9 +188,7 @@ enum Borrowed {
 }
 
 /// How a caller makes an array of another dtype.
-fn convert(dtype: DType) -> String {
-    format!("x.astype(\"{dtype}\")")
-}
+const CONVERT: &str = "{}.astype(\"{}\")";
 
 /// The function for arrays of any framework: imports them, and returns new arrays of the first one's type.
 fn eager(operator: &'static Checked, arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
@@ -221,7 +226,7 @@ fn eager(operator: &'static Checked, arguments: &Bound<'_, PyTuple>) -> PyResult
             },
         });
     }
-    let plan = Plan::new(operator, slots, convert).map_err(failed)?;
+    let plan = Plan::new(operator, slots, CONVERT).map_err(failed)?;
     let made = plan.outputs().map(|(dtype, shape)| Tensor::zeros(dtype, &shape));
     let made = made.collect::<Result<Vec<Tensor>, _>>();
     let mut results = made.map_err(dlbridge_pyo3::Error::from)?;

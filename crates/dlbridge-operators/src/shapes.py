@@ -29,9 +29,15 @@ def extents(about, shapes):
 
 
 def broadcast(about, name, extent, found):
+    # A size that depends on data is compared with nothing but itself, because its value is not known.
+    for one, other in ((extent, found), (found, extent)):
+        if isinstance(one, int) and one == 1:
+            return other
+    if extent == found:
+        return extent
     if extent == 1:
         return found
-    if found != 1 and found != extent:
+    if found != 1:
         raise ValueError(
             f"{about['name']}: {name}: expected {extent} or 1 along a leading axis, found {found}"
         )
@@ -49,21 +55,11 @@ def output_shapes(about, shapes):
 
 
 def output_dtypes(about, found, convert):
-    """The names of the outputs' dtypes for the names of the inputs'. `convert` is how a caller makes another dtype."""
+    """The names of the outputs' dtypes for the names of the inputs'. `convert` is as for `wrong_dtypes` in Rust."""
     for inputs, outputs in about["dtypes"]:
         if all(b in (None, a) for a, b in zip(inputs, found)):
             return outputs
-    pairs = lambda inputs: ", ".join(map(": ".join, zip(names(about), inputs)))
-    expected = " or ".join(pairs(inputs) for inputs, _ in about["dtypes"])
-    advice = " and ".join(
-        convert.format(name, wanted)
-        for name, wanted, dtype in zip(names(about), about["dtypes"][0][0], found)
-        if dtype not in (None, wanted)
-    )
-    found = ", ".join(dtype for dtype in found if dtype)
-    raise TypeError(
-        f"{about['name']}: expected {expected}, found {found}; convert with {advice}"
-    )
+    return about["refuse"](found, convert)
 
 
 TENSORS = ("tensor", "optional", "in place")
@@ -117,7 +113,7 @@ def summed(gradient, shape, total):
     axes = [
         axis
         for axis in range(gradient.ndim)
-        if axis < extra or shape[axis - extra] == 1
+        if axis < extra or shape[axis - extra] != gradient.shape[axis]
     ]
     return total(gradient, tuple(axes)).reshape(shape) if axes else gradient
 

@@ -3,7 +3,7 @@
 use dlbridge_operators::AddOperator;
 use pyo3::prelude::*;
 
-/// Other names than those of the prelude, beside operators.
+/// Other names than those of the prelude, beside operators. `Result` is that of the project that `cargo xtask new` makes.
 #[allow(dead_code, missing_docs)]
 mod hygiene {
     use dlbridge_operators::operator;
@@ -18,7 +18,7 @@ mod hygiene {
 
     operator! {
         /// A product.
-        pub(super) fn multiply<T: f32 | f64>(x: View<T>, factor: f64, out: ViewMut<T>) -> core::result::Result<(), dlbridge::Error>
+        pub(super) fn multiply<T: f32 | f64>(x: View<T>, factor: f64, out: ViewMut<T>) -> Result<(), dlbridge::Error>
         as "(...)->(...)", backward = multiply_backward {
             call();
             out.zip_inplace(&x, |_, x| x * factor as T)
@@ -29,8 +29,10 @@ mod hygiene {
         /// The gradient of `multiply`.
         pub(super) fn multiply_backward<T: f32 | f64>(
             gradient: View<T>, _x: View<T>, factor: f64, out: ViewMut<T>
-        ) -> core::result::Result<(), dlbridge::Error> as "(...),(...)->(...)" {
-            out.zip_inplace(&gradient, |_, x| x * factor as T)
+        ) -> Result<()> as "(...),(...)->(...)" {
+            let check = || Result::<(), pyo3::PyErr>::Ok(());
+            check()?;
+            Ok(out.zip_inplace(&gradient, |_, x| x * factor as T)?)
         }
     }
 }

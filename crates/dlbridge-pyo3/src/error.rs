@@ -28,8 +28,9 @@ pub enum Error {
     Unsupported(Box<PyErr>),
 }
 
-/// The result of a function that handles tensors and Python objects.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The result of a function that handles tensors and Python objects. Other errors can be named:
+/// `Result<f32, dlbridge::Error>`.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An exception with a text. PyO3's own makes the text when it is raised, and without memory for it ends the process:
 /// this one then has none.

@@ -74,6 +74,27 @@ operator! {
 }
 
 operator! {
+    /// Twice the values, and how many they are.
+    fn counted(x: View<f32>, twice: ViewMut<f32>, count: ViewMut<i64>) -> Result<(), dlbridge::Error>
+    as "(n)->(n),()", backward = counted_backward {
+        count.fill(x.len() as i64);
+        twice.copy_from_slice(&x.map(|value| 2.0 * value))
+    }
+}
+
+operator! {
+    /// The gradient of `counted`.
+    fn counted_backward(
+        of_twice: View<f32>, of_count: View<i64>, _x: View<f32>, of_x: ViewMut<f32>
+    ) -> Result<(), Failure> as "(n),(),(n)->(n)" {
+        if of_count.iter().any(|value| value != 0) {
+            return Err("expected no gradient of a count".into());
+        }
+        Ok(of_x.copy_from_slice(&of_twice.map(|value| 2.0 * value))?)
+    }
+}
+
+operator! {
     /// An operator whose gradient fails.
     fn fragile(x: View<f32>, out: ViewMut<f32>) -> Result<(), dlbridge::Error>
     as "(...)->(...)", backward = fragile_backward {
@@ -136,6 +157,7 @@ fn misused_operators(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_operator(extremes)?;
     module.add_operator(weighted)?;
     module.add_operator(weighted_backward)?;
+    module.add_operator(counted)?;
     module.add_operator(fragile)?;
     module.add_operator(fragile_backward)?;
     module.add_operator(fail)?;

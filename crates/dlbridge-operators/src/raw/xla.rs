@@ -183,9 +183,7 @@ pub(crate) fn capsule<O: Operator, const CUDA: bool>(py: Python<'_>) -> PyResult
 }
 
 /// How a caller makes a tensor of another dtype.
-fn convert(dtype: DType) -> String {
-    format!("x.astype(jnp.{dtype})")
-}
+const CONVERT: &str = "{}.astype(jnp.{})";
 
 fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Result<(), Failure> {
     if let Some(done) = if CUDA { None } else { direct::call(operator, frame) } {
@@ -232,7 +230,7 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
     if inputs.next().is_some() || frame.results.len != results as i64 {
         return Err(missing());
     }
-    let plan = Plan::new(operator, slots, convert)?;
+    let plan = Plan::new(operator, slots, CONVERT)?;
     let outputs = outputs.map(|operand| {
         let operand = operand?;
         check_own(&frame.arguments, operand.address(), operand.shape())?;

@@ -71,7 +71,7 @@ fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
 #[cold]
 pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
     // Bytes of NumPy are bytes of Python.
-    let is_numpy = || Result::Ok(framework_of(&object.get_type())?.has_numpys_memory);
+    let is_numpy = || framework_of(&object.get_type()).map(|one| one.has_numpys_memory);
     if object.is_instance_of::<PyBytes>() || !is_numpy()? {
         return Ok(());
     }

@@ -1,5 +1,7 @@
 //! PyTorch's autograd, which its stable shim lacks: each call goes on to the kernels below autograd. If a tensor needs a
-//! gradient, a function of Python then records the call.
+//! gradient, a function of Python then records the call. Where Python code may run below autograd (a dispatch mode, a
+//! tensor subclass, a device without a kernel of ours), the call goes on through Python, because PyTorch's C shim keeps
+//! only the text of an exception.
 //! Invariant: the C++ functions are called only after they gave the right answers for known tensors and keys.
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -11,8 +13,8 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PySequenceMethods, PyTuple};
 
-use super::exception::{Keeping, Thrower};
-use super::shim::{Code, Handle, Owned, Shim, handle, raise, text};
+use super::exception::Thrower;
+use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, handle, raise, text};
 use crate::Failure;
 use crate::argument::Parameter;
 use crate::definition::{Checked, Operator, Recording, checked};
@@ -33,6 +35,8 @@ impl Room {
 
 type Dispatch = unsafe extern "C-unwind" fn(*const c_char, *const c_char, *mut u64, u64) -> Code;
 type RequiresGrad = unsafe extern "C-unwind" fn(*const c_void) -> bool;
+type HasDispatch = unsafe extern "C-unwind" fn(Handle) -> bool;
+type Enabled = unsafe extern "C-unwind" fn() -> bool;
 type Exclude = unsafe extern "C-unwind" fn(*mut Room, u64);
 type Include = unsafe extern "C-unwind" fn(*mut Room);
 type FromPython = unsafe extern "C-unwind" fn(*mut c_void, *mut Handle) -> Code;
@@ -44,14 +48,18 @@ struct Autograd {
     torch_call_dispatcher: Dispatch,
     /// `torch_exception_get_what_without_backtrace`.
     what: unsafe extern "C-unwind" fn() -> *const c_char,
-    aoti_torch_grad_mode_is_enabled: unsafe extern "C-unwind" fn() -> bool,
+    aoti_torch_grad_mode_is_enabled: Enabled,
     /// `bool c10::TensorImpl::requires_grad() const`.
     requires_grad: RequiresGrad,
     /// `c10::impl::ExcludeDispatchKeyGuard`, its constructor and destructor.
     exclude: Exclude,
     include: Include,
     /// `bool torch::autograd::ForwardADLevel::has_any_level()`: whether tensors may have tangents.
-    has_forward_level: Option<unsafe extern "C-unwind" fn() -> bool>,
+    has_forward_level: Option<Enabled>,
+    /// `bool c10::impl::dispatch_mode_enabled()`: whether this thread has a dispatch mode of Python.
+    has_mode: Enabled,
+    /// `bool at::impl::tensor_has_dispatch(const at::Tensor&)`: whether Python dispatches calls with this tensor.
+    has_dispatch: HasDispatch,
     /// `torch_tensor_from_pyobject` and `torch_tensor_to_pyobject`, which return new references.
     from_python: FromPython,
     to_python: ToPython,
@@ -91,7 +99,7 @@ pub(super) fn register<O: Operator>(
         return Ok(false);
     }
     let name = text(&format!("{namespace}::{}", operator.name))?;
-    if operator.recording.set(Recording { name, make, function: OnceLock::new() }).is_err() {
+    if operator.recording.set(Recording { name, make, functions: OnceLock::new() }).is_err() {
         return Ok(false);
     }
     shim.add_kernel(namespace, operator.name, c"Autograd", kernel::<O>)?;
@@ -126,16 +134,15 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
     // Forward mode needs Python as well: it raises for tensors with tangents.
     // SAFETY: may be called at any time (F5).
     let is_forward = autograd.has_forward_level.is_none_or(|has_level| unsafe { has_level() });
-    let mut arguments = operator.parameters.iter().zip(&*stack);
-    let keeping = Keeping::new();
-    let result = if is_forward || is_enabled && arguments.any(requires_grad) {
-        autograd.record(operator, recording, stack)
-    } else {
-        autograd.call(&recording.name, stack)
+    let is_recorded =
+        is_forward || is_enabled && operator.parameters.iter().zip(&*stack).any(requires_grad);
+    let result = match (is_recorded, autograd.runs_python(operator, stack)) {
+        (false, false) => autograd.call(&recording.name, stack),
+        (_, runs_python) => {
+            autograd.call_for_python(operator, recording, stack, is_recorded, runs_python)
+        }
     };
     let Err(thrown) = result else { return };
-    let thrown = thrown.or_else(|| keeping.taken());
-    drop(keeping);
     let left = match (thrown, &autograd.thrower) {
         (Some(error), Some(thrower)) => thrower.throw(error),
         (thrown, _) => thrown,
@@ -151,13 +158,7 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
     };
     // Without the stack of an exception of Python.
     message.truncate(message.find("\n\nAt:\n").unwrap_or(message.len()));
-    let mut message = CString::new(message).unwrap_or_default();
-    if message.is_empty() {
-        let words = "Python code that PyTorch called failed, such as the shape rule; call it in torch.inference_mode() for its words";
-        let name = recording.name.to_string_lossy();
-        message = CString::new(format!("{name}: {words}")).unwrap_or_default();
-    }
-    raise(autograd.shim, &message);
+    raise(autograd.shim, &CString::new(message).unwrap_or_default());
 }
 
 /// The tensor in a word of the stack, if there is one.
@@ -222,6 +223,8 @@ impl Autograd {
             }
             .ok()
             .map(|found| *found),
+            has_mode: find!("_ZN3c104impl21dispatch_mode_enabledEv"),
+            has_dispatch: find!("_ZN2at4impl19tensor_has_dispatchERKNS_6TensorE"),
             from_python: find!("torch_tensor_from_pyobject"),
             to_python: find!("torch_tensor_to_pyobject"),
             keys,
@@ -274,52 +277,78 @@ impl Autograd {
         if code == 0 { Ok(()) } else { Err(None) }
     }
 
-    /// Calls the operator, then Python's function with the results and the arguments, whose results take their place.
-    fn record(
+    /// Whether Python code may run below autograd: that of a dispatch mode or of a tensor subclass, or the shape rule of
+    /// a device without memory.
+    fn runs_python(&self, operator: &Checked, stack: &[u64]) -> bool {
+        let runs = |(parameter, &word): (&Parameter, &u64)| {
+            tensor(parameter, word).is_some_and(|tensor| {
+                let mut device = CPU;
+                // SAFETY: a live tensor, and a place to write to (F2, F5).
+                let code = unsafe { (self.shim.aoti_torch_get_device_type)(tensor, &mut device) };
+                // SAFETY: a live tensor: a handle is the address of an `at::Tensor` (F5).
+                code != 0 || !matches!(device, CPU | CUDA) || unsafe { (self.has_dispatch)(tensor) }
+            })
+        };
+        // SAFETY: may be called at any time (F5).
+        (unsafe { (self.has_mode)() }) || operator.parameters.iter().zip(stack).any(runs)
+    }
+
+    /// Calls the operator, through Python if its code may run below; then, if the call is recorded, Python's function
+    /// with the results and the arguments. The results take the place of the arguments.
+    fn call_for_python(
         &self,
         operator: &Checked,
         recording: &Recording,
         stack: &mut [u64],
+        is_recorded: bool,
+        runs_python: bool,
     ) -> Result<(), Thrown> {
-        // Without the lock of Python while the operator runs.
         let arguments = attach(|py| self.arguments(py, operator, stack).map(Bound::unbind));
-        let arguments = arguments.inspect_err(|_| {
+        if arguments.is_err() || runs_python {
+            // The arguments are this kernel's.
             operator.parameters.iter().zip(&*stack).for_each(|(one, &word)| match one.kind {
                 Kind::Optional(_) => drop(self.shim.optional(word)),
                 kind if kind.is_tensor() => drop(Owned(self.shim, handle(word))),
                 _ => {}
             });
-        })?;
-        let called = self.call(&recording.name, stack);
+        }
+        let arguments = arguments?;
+        // Without the GIL while the operator runs.
+        let called = if runs_python { Ok(()) } else { self.call(&recording.name, stack) };
         attach(|py| {
             let arguments = arguments.into_bound(py);
             called?;
-            let results = &mut stack[..operator.signature.outputs.len()];
-            let tensors = results.iter().map(|&word| Owned(self.shim, handle(word)));
-            let tensors: Vec<_> = tensors.collect();
-            let objects = tensors.iter().map(|tensor| self.in_python(py, tensor.1));
-            let objects = objects.collect::<Option<Vec<_>>>().ok_or(None)?;
             let thrown = |error: PyErr| Some(error.into_value(py));
-            let function = match recording.function.get() {
-                Some(function) => function,
+            let functions = match recording.functions.get() {
+                Some(functions) => functions,
                 None => {
-                    let made = recording.make.call0(py).map_err(thrown)?;
-                    recording.function.get_or_init(|| made)
+                    let made = recording.make.call0(py).and_then(|made| Ok(made.extract(py)?));
+                    let made = made.map_err(thrown)?;
+                    recording.functions.get_or_init(|| made)
                 }
             };
-            let function = function.bind(py);
-            let recorded = PyTuple::new(py, objects)
-                .and_then(|objects| PyTuple::new(py, [objects]))
-                .and_then(|first| first.as_sequence().concat(arguments.as_sequence()))
-                .and_then(|all| function.call1(all.to_tuple()?))
-                .map_err(thrown)?;
-            let recorded = match recorded.cast_into::<PyTuple>() {
-                Ok(several) => several,
-                Err(error) => PyTuple::new(py, [error.into_inner()]).map_err(thrown)?,
+            let (record, below) = (functions.0.bind(py), functions.1.bind(py));
+            let places = &mut stack[..operator.signature.outputs.len()];
+            let mut results = if runs_python {
+                let mut room = Room::new();
+                let _below = self.below(&mut room);
+                several(below.call1(&arguments).map_err(thrown)?).map_err(thrown)?
+            } else {
+                let tensors = places.iter().map(|&word| Owned(self.shim, handle(word)));
+                let tensors: Vec<_> = tensors.collect();
+                let objects = tensors.iter().map(|tensor| self.in_python(py, tensor.1));
+                let objects = objects.collect::<Option<Vec<_>>>().ok_or(None)?;
+                PyTuple::new(py, objects).map_err(thrown)?
             };
-            let recorded = recorded.iter().map(|one| self.of_python(&one));
-            let recorded = recorded.collect::<Option<Vec<_>>>().ok_or(None)?;
-            for (place, tensor) in results.iter_mut().zip(recorded) {
+            if is_recorded {
+                let recorded = PyTuple::new(py, [results])
+                    .and_then(|first| first.as_sequence().concat(arguments.as_sequence()))
+                    .and_then(|all| record.call1(all.to_tuple()?));
+                results = recorded.and_then(several).map_err(thrown)?;
+            }
+            let results = results.iter().map(|one| self.of_python(&one));
+            let results = results.collect::<Option<Vec<_>>>().ok_or(None)?;
+            for (place, tensor) in places.iter_mut().zip(results) {
                 *place = tensor.1.expose_provenance() as u64;
                 // Now PyTorch's.
                 std::mem::forget(tensor);
@@ -348,4 +377,10 @@ impl Autograd {
         let arguments = arguments.collect::<Option<Vec<_>>>().ok_or(None)?;
         PyTuple::new(py, arguments).map_err(|error| Some(error.into_value(py)))
     }
+}
+
+/// The results of a function of Python, which returns one without a tuple.
+fn several(results: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyTuple>> {
+    let py = results.py();
+    results.cast_into().or_else(|one| PyTuple::new(py, [one.into_inner()]))
 }

@@ -1,8 +1,6 @@
-//! Exceptions of Python code below an operator. PyTorch's C shim keeps the text of an exception only, so the Python half
-//! keeps the exception, and the kernel throws it again.
+//! Throws the exception of Python code that a kernel has called, as PyTorch's own functions do.
 //! Invariant: the C++ function is called only after it gave the right answer for a known tuple.
 
-use std::cell::Cell;
 use std::path::Path;
 
 use libloading::Library;
@@ -10,47 +8,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::raw::attach::{Attached, attach};
-
-thread_local! {
-    /// The exception that Python code raised last, during the call of an operator on this thread.
-    static RAISED: Cell<Option<Py<PyBaseException>>> = const { Cell::new(None) };
-    /// How many kernels of this thread would throw it.
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Keeps the exception of Python code for the kernel that called it, if there is one.
-pub(crate) fn keep(error: Py<PyBaseException>) {
-    if RUNNING.get() > 0 {
-        RAISED.set(Some(error));
-    }
-}
-
-/// A kernel that throws the exception of the Python code that it calls.
-pub(super) struct Keeping;
-
-impl Keeping {
-    pub(super) fn new() -> Self {
-        RUNNING.set(RUNNING.get() + 1);
-        Self
-    }
-
-    /// The exception that was kept last.
-    pub(super) fn taken(&self) -> Option<Py<PyBaseException>> {
-        RAISED.take()
-    }
-}
-
-impl Drop for Keeping {
-    /// Drops an exception that other code has handled.
-    fn drop(&mut self) {
-        RUNNING.set(RUNNING.get() - 1);
-        if let Some(error) = RAISED.take() {
-            // PyO3 takes a thread for attached that a function of PyO3 has called, but PyTorch has released the GIL.
-            attach(|_| drop(error));
-        }
-    }
-}
+use crate::raw::attach::Attached;
 
 /// A `std::vector<int64_t>`: its first number, its end, and the end of its room. As large as this, both are returned
 /// through memory, in the same way on each machine.

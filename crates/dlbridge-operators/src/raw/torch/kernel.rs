@@ -33,9 +33,7 @@ pub(super) unsafe extern "C-unwind" fn kernel<O: Operator, const ON_CUDA: bool>(
 }
 
 /// How a caller makes a tensor of another dtype.
-fn convert(dtype: DType) -> String {
-    format!("x.to(torch.{dtype})")
-}
+const CONVERT: &str = "{}.to(torch.{})";
 
 impl Shim {
     fn call<const ON_CUDA: bool>(
@@ -78,7 +76,7 @@ impl Shim {
                 Kind::Output(_) => break,
             });
         }
-        let plan = Plan::new(operator, slots, convert)?;
+        let plan = Plan::new(operator, slots, CONVERT)?;
         let results = plan.outputs().map(|(dtype, shape)| self.empty(dtype, &shape, device));
         let results = results.collect::<Result<Vec<_>, _>>()?;
         let outputs = results.iter().map(|tensor| {
@@ -130,8 +128,7 @@ impl Shim {
         let known = DTYPES.iter().find(|(code, _)| *code == dtype);
         let (_, dtype) = known.ok_or_else(|| {
             Failure::new(format!(
-                "expected a dtype of numbers, found another one, PyTorch's number {dtype}; \
-                 convert with x.to(torch.float32)"
+                "expected a dtype of numbers, found another one, PyTorch's number {dtype}"
             ))
         })?;
         let list = |numbers: *const i64| match rank {

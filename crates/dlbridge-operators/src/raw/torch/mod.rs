@@ -11,7 +11,6 @@ use std::path::Path;
 use std::ptr;
 use std::sync::PoisonError;
 
-pub(crate) use exception::keep;
 use pyo3::prelude::*;
 pub(crate) use shim::load;
 
