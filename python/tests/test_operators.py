@@ -147,6 +147,17 @@ def test_a_function_of_an_operator_calls_operators(array, callbacks):
     callbacks.callback = lambda: 1 / 0
     with pytest.raises((ValueError, RuntimeError), match="ZeroDivisionError"):
         np.asarray(my.calling(x))
+    nested = []
+
+    def callback():
+        if nested:
+            raise KeyError("inner")
+        nested.append(1)
+        np.asarray(my.calling(x))
+
+    callbacks.callback = callback
+    with pytest.raises((ValueError, RuntimeError), match="KeyError: 'inner'"):
+        np.asarray(my.calling(x))
 
 
 @EVERY
@@ -347,6 +358,16 @@ class TestJax:
         assert none.dtype == jax.dtypes.float0 and of_weight.tolist() == [0, 1, 2]
         with pytest.raises(jax.errors.JaxRuntimeError, match="in the gradient"):
             jax.grad(lambda x: my.fragile(x).sum())(x)
+
+    def test_the_advised_dtype_is_one_that_jax_has(self):
+        jnp = self.jax.numpy
+        for x in (jnp.arange(3, dtype="int16"), jnp.arange(3, dtype="bfloat16")):
+            with pytest.raises(TypeError, match=r"; convert with x\.astype") as error:
+                my.weighted(x, jnp.ones(3))
+            advice = str(error.value).splitlines()[0].split("; convert with ")[1]
+            assert my.weighted(eval(advice), jnp.ones(3)).tolist() == [0, 1, 2]
+        with pytest.raises(TypeError, match=r"convert with x.astype\(jnp.float32\), which rounds"):
+            my.same(jnp.arange(3, dtype="uint32"))
 
     def test_gradients_beside_a_result_of_integers(self):
         jax, x = self.jax, self.jax.numpy.arange(3, dtype="float32")

@@ -3,13 +3,14 @@
 
 use dlbridge::DType;
 use dlbridge::ffi::{Dims, catch};
+use dlbridge_pyo3::CurrentContext;
 
 use crate::argument::Instance;
-use crate::argument::device_call::call_on_device;
+use crate::argument::device_call::{Copies, call_on_device};
 use crate::argument::operand::{Slot, Written};
 use crate::argument::rows::Rows;
 use crate::definition::{Checked, named};
-use crate::kind::{Kind, lost_bits};
+use crate::kind::{Kind, is_of_64_bits, lost_bits};
 use crate::signature::Resolved;
 use crate::{DeviceStream, Failure};
 
@@ -61,11 +62,13 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Calls the CUDA function once, with all axes. It queues its work on the stream.
+    /// Calls the CUDA function once, with all axes and the device's primary context current. It queues its work on the
+    /// stream.
     pub(crate) fn launch(
         mut self,
         stream: &DeviceStream<'_>,
         outputs: impl Iterator<Item = Result<Written<'a>, Failure>>,
+        copies: &mut dyn Copies,
     ) -> Result<(), Failure> {
         guarded(self.operator, || {
             let launch = self.instance.cuda.ok_or_else(|| Failure::new("no CUDA function"))?;
@@ -78,7 +81,8 @@ impl<'a> Plan<'a> {
             if self.slots.iter().all(is_empty) {
                 return Ok(());
             }
-            call_on_device(&self.slots, |values| launch(stream, values))
+            let _current = CurrentContext::of(stream.device())?;
+            call_on_device(launch, stream, &mut self.slots, copies)
         })
     }
 
@@ -156,23 +160,28 @@ fn instance_for(
     operator.instances.iter().find(fits).ok_or_else(|| {
         let found = slots.iter().filter(|slot| !matches!(slot, Slot::Scalar(_)));
         let found = found.map(|slot| slot.tensor().map(|operand| operand.dtype.to_string()));
-        wrong_dtypes(operator, &found.collect::<Vec<_>>(), convert)
+        wrong_dtypes(operator, &found.collect::<Vec<_>>(), convert, true)
     })
 }
 
 /// The error for tensors with dtypes of these names, of which no instance is: it names the conversion that keeps most.
-/// `convert` is the caller's, for the name of a tensor and a dtype: `{}.astype({})`.
+/// `convert` is the caller's, for the name of a tensor and a dtype: `{}.astype({})`; `is_wide` whether it has dtypes of
+/// 64 bits, which JAX has on request.
 #[cold]
 pub(crate) fn wrong_dtypes(
     operator: &'static Checked,
     found: &[Option<String>],
     convert: &str,
+    is_wide: bool,
 ) -> Failure {
     let dtypes: Vec<_> =
         found.iter().map(|name| name.as_ref().map(|name| name.parse::<DType>().ok())).collect();
     let lost = |instance: &Instance| {
-        let pairs = instance.tensors().zip(&dtypes);
-        let lost = pairs.map(|((_, to), from)| from.map_or(Some(0), |from| lost_bits(from?, to)));
+        let lost = instance.tensors().zip(&dtypes).map(|((_, to), from)| match *from {
+            Some(Some(from)) if from == to || is_wide || !is_of_64_bits(to) => lost_bits(from, to),
+            Some(_) => None,
+            None => Some(0),
+        });
         lost.sum::<Option<u32>>()
     };
     let possible = operator.instances.iter().filter_map(|one| Some((lost(one)?, one)));

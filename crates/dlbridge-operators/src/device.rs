@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+use dlbridge::ffi::BorrowedTensor;
 use dlbridge::{Element, Tensor};
 
 use crate::Failure;
@@ -14,24 +15,21 @@ pub struct DeviceValue<'a>(pub(crate) OnDevice<'a>);
 
 #[derive(Debug)]
 pub(crate) enum OnDevice<'a> {
-    Read(&'a Tensor),
-    Write(&'a Tensor),
+    Read(BorrowedTensor<'a>),
+    Write(BorrowedTensor<'a>),
     Absent,
     Scalar(Scalar),
 }
 
-/// The values of all arguments, in order.
-pub type DeviceValues<'a> = Vec<DeviceValue<'a>>;
-
 impl<'a> DeviceValue<'a> {
-    pub(crate) fn view<T: Element>(self) -> Option<DeviceView<'a, T>> {
+    pub(crate) fn view<T: Element, S: Strides>(self) -> Option<DeviceView<'a, T, S>> {
         match self.0 {
             OnDevice::Read(tensor) => Some(DeviceView { tensor, element: PhantomData }),
             _ => None,
         }
     }
 
-    pub(crate) fn view_mut<T: Element>(self) -> Option<DeviceViewMut<'a, T>> {
+    pub(crate) fn view_mut<T: Element, S: Strides>(self) -> Option<DeviceViewMut<'a, T, S>> {
         match self.0 {
             OnDevice::Write(tensor) => {
                 let view = DeviceView { tensor, element: PhantomData };
@@ -48,70 +46,92 @@ impl<'a> DeviceValue<'a> {
     pub(crate) fn scalar(&self) -> Option<Scalar> {
         if let OnDevice::Scalar(scalar) = self.0 { Some(scalar) } else { None }
     }
+}
 
-    /// So many values, for the parameters of a function.
-    ///
-    /// # Errors
-    ///
-    /// If there are more or fewer.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The strides that a CUDA function takes: [`Contiguous`] or [`Strided`].
+pub trait Strides: sealed::Sealed {
+    /// Whether the elements must be contiguous.
     #[doc(hidden)]
-    pub fn exactly<const N: usize>(values: DeviceValues<'a>) -> Result<[Self; N], Failure> {
-        values.try_into().map_err(|_| Failure::of_count())
-    }
+    const ARE_CONTIGUOUS: bool;
+}
+
+/// Elements without gaps, in row-major order. PyTorch makes a contiguous copy of a tensor with other strides, or
+/// of one that is broadcast, on the stream of the call; JAX passes nothing else.
+#[derive(Debug)]
+pub enum Contiguous {}
+
+/// Elements of any strides, which count elements; a stride of 0 repeats them.
+#[derive(Debug)]
+pub enum Strided {}
+
+impl sealed::Sealed for Contiguous {}
+
+impl Strides for Contiguous {
+    const ARE_CONTIGUOUS: bool = true;
+}
+
+impl sealed::Sealed for Strided {}
+
+impl Strides for Strided {
+    const ARE_CONTIGUOUS: bool = false;
 }
 
 /// A tensor in CUDA memory to read. It dereferences to a [`Tensor`] with its shape, strides, dtype, device and address.
 ///
-/// It has the leading axes of the call in front of its own; a stride of 0 repeats its elements. The host cannot read
-/// the elements: [`view`](Tensor::view) is an error.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceView<'a, T> {
-    tensor: &'a Tensor,
-    element: PhantomData<&'a T>,
+/// It has the leading axes of the call in front of its own. Its elements are contiguous, unless the function's
+/// parameter is a `DeviceView<'_, T, Strided>`. The host cannot read them: [`view`](Tensor::view) is an error.
+#[derive(Debug)]
+pub struct DeviceView<'a, T, S: Strides = Contiguous> {
+    tensor: BorrowedTensor<'a>,
+    element: PhantomData<(&'a T, S)>,
 }
 
 /// A tensor in CUDA memory to fill or to change. Otherwise like [`DeviceView`].
 #[derive(Debug)]
-pub struct DeviceViewMut<'a, T> {
-    view: DeviceView<'a, T>,
+pub struct DeviceViewMut<'a, T, S: Strides = Contiguous> {
+    view: DeviceView<'a, T, S>,
     element: PhantomData<&'a mut T>,
 }
 
-impl<T> DeviceView<'_, T> {
+impl<T, S: Strides> DeviceView<'_, T, S> {
     /// The device address of the first element (a `CUdeviceptr`), as a kernel takes it.
     #[must_use]
     pub fn pointer(&self) -> u64 {
         self.tensor.data_ptr().addr() as u64
     }
-
-    /// The same, for a kernel that expects contiguous elements.
-    ///
-    /// # Errors
-    ///
-    /// If there are gaps, or the elements are repeated or in another order.
-    pub fn contiguous_pointer(&self) -> Result<u64, Failure> {
-        if !self.tensor.is_contiguous() {
-            let (shape, strides) = (self.tensor.shape(), self.tensor.strides());
-            return Err(Failure::new(format!(
-                "expected contiguous elements, found strides {strides:?} of the shape {shape:?}; pass x.contiguous()"
-            )));
-        }
-        Ok(self.pointer())
-    }
 }
 
-impl<T> Deref for DeviceView<'_, T> {
+impl<T, S: Strides> Deref for DeviceView<'_, T, S> {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
-        self.tensor
+        &self.tensor
     }
 }
 
-impl<'a, T> Deref for DeviceViewMut<'a, T> {
-    type Target = DeviceView<'a, T>;
+impl<'a, T, S: Strides> Deref for DeviceViewMut<'a, T, S> {
+    type Target = DeviceView<'a, T, S>;
 
-    fn deref(&self) -> &DeviceView<'a, T> {
+    fn deref(&self) -> &DeviceView<'a, T, S> {
         &self.view
+    }
+}
+
+/// The values of the arguments of a call, in order.
+#[derive(Debug)]
+pub struct DeviceValues<'a>(pub(crate) std::vec::IntoIter<DeviceValue<'a>>);
+
+impl<'a> DeviceValues<'a> {
+    /// The next one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub(crate) fn next(&mut self) -> Result<DeviceValue<'a>, Failure> {
+        self.0.next().ok_or_else(Failure::of_count)
     }
 }

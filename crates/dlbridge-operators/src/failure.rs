@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::attach::attach;
+
 /// Why a call failed: the message of the exception that the framework raises.
 // As small as this, a `Result` of a call is returned in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +52,14 @@ impl From<dlbridge_pyo3::Error> for Failure {
     #[cold]
     #[inline(never)]
     fn from(error: dlbridge_pyo3::Error) -> Self {
-        Self::new(error.to_string())
+        match error {
+            dlbridge_pyo3::Error::Tensor(error) => (*error).into(),
+            // An exception is read and dropped by Python; a framework has released the GIL.
+            error => attach(move |_| {
+                let error = error;
+                Self::new(error.to_string())
+            }),
+        }
     }
 }
 

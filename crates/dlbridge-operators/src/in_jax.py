@@ -67,7 +67,9 @@ def make_jax(about, targets, module):
                     f"{about['name']}: {tensor_name}: expected an array, found None"
                 )
         found = each(dtype_name, tensors)
-        dtypes = [found[at] for at in written] + output_dtypes(about, found, CONVERT)
+        is_wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+        dtypes = output_dtypes(about, found, CONVERT, is_wide)
+        dtypes = [found[at] for at in written] + dtypes
         shapes = aligned(about, each(lambda tensor: tensor.shape, tensors))
         results = [shapes[at] for at in written] + output_shapes(about, shapes)
         for shape in results:
@@ -97,9 +99,26 @@ def make_jax(about, targets, module):
         # XLA copies an argument that is needed afterwards.
         before = lambda at: sum(tensor is not None for tensor in tensors[:at])
         aliases = {before(at): result for result, at in enumerate(written)}
-        results = jax.ffi.ffi_call(
-            name, made, vmap_method="broadcast_all", input_output_aliases=aliases
-        )(*passed, **attributes)
+        called = functools.partial(
+            jax.ffi.ffi_call(
+                name,
+                made,
+                vmap_method="broadcast_all",
+                input_output_aliases=aliases,
+            ),
+            **attributes,
+        )
+        whole = whole_shapes(about, shapes)
+        if about["cuda"] and [tensor.shape for tensor in passed] != whole:
+            # A function on CUDA gets contiguous elements.
+            broadcast = lambda *passed: called(
+                *map(jax.numpy.broadcast_to, passed, whole)
+            )
+            results = jax.lax.platform_dependent(
+                *passed, cuda=broadcast, default=called
+            )
+        else:
+            results = called(*passed)
         return single([as_varying(result, passed) for result in results])
 
     def differentiable(values):

@@ -129,6 +129,11 @@ pub(crate) fn lost_bits(from: DType, to: DType) -> Option<u32> {
     }
 }
 
+/// Whether a number, or each part of a complex one, has 64 bits.
+pub(crate) fn is_of_64_bits(dtype: DType) -> bool {
+    dtype.bits == if dtype.code == TypeCode::COMPLEX { 128 } else { 64 }
+}
+
 /// The binary digits of a number, or of each part of a complex one.
 struct Digits {
     count: u32,
@@ -139,7 +144,8 @@ struct Digits {
 
 impl Digits {
     fn of(DType { code, bits, lanes }: DType) -> Option<Self> {
-        let float = |count, exponent| Some(Self { count, is_signed: true, exponent: Some(exponent) });
+        let float =
+            |count, exponent| Some(Self { count, is_signed: true, exponent: Some(exponent) });
         let bits = u32::from(bits);
         match (code, bits) {
             _ if lanes != 1 => None,

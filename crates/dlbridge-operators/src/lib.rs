@@ -48,7 +48,7 @@
 //!   table, and XLA passes its own. With an older PyTorch, the function works on tensors that need no gradient, without the operator.
 //! - **CUDA**: `cuda = NAME` names a function that queues the same work on the framework's stream ([`DeviceStream`]), for
 //!   tensors of PyTorch and JAX. It gets device memory ([`DeviceView`], [`DeviceViewMut`]) instead of views. The feature
-//!   `cudarc-0_19` makes the stream one of cudarc. Not yet tested on a GPU.
+//!   `cudarc-0_19` makes the stream one of cudarc.
 //!
 //! XLA calls handlers on its own threads, NumPy its loops without the GIL. The crate does not compile with `panic = "abort"`,
 //! because errors pass through PyTorch's frames as C++'s exceptions.
@@ -60,6 +60,7 @@ compile_error!(
 );
 
 mod argument;
+mod attach;
 mod call;
 mod declaration;
 mod definition;
@@ -74,19 +75,21 @@ mod writable;
 
 pub use argument::InPlace;
 #[doc(hidden)]
+pub use argument::device_call::{DeviceCall, Parameter as DeviceParameter};
+#[doc(hidden)]
 pub use argument::lines::Walk;
 pub use argument::stream::DeviceStream;
 #[doc(hidden)]
-pub use argument::{Argument, Instance, Launch, Parameter};
+pub use argument::{Argument, ForArgument, Instance, Launch, Parameter};
+pub use attach::attach;
 pub use definition::Operator;
 #[doc(hidden)]
 pub use definition::{Backward, Definition, check_declaration};
+pub use device::{Contiguous, DeviceView, DeviceViewMut, Strided, Strides};
 #[doc(hidden)]
 pub use device::{DeviceValue, DeviceValues};
-pub use device::{DeviceView, DeviceViewMut};
 pub use dlbridge::{View, ViewMut};
 pub use failure::Failure;
 #[doc(hidden)]
 pub use failure::Outcome;
 pub use python::AddOperator;
-pub use raw::attach::attach;

@@ -10,7 +10,7 @@
 /// `backward = NAME` and `cuda = NAME`, in this order, name the operator of the gradients and the function for CUDA. The operator of
 /// the gradients gets those of the results, then the results if it asks for them, then the tensors and scalars of this one. The CUDA function's
 /// parameters are the stream, then those of the operator with [`DeviceView`](crate::DeviceView) for `View`, and [`DeviceViewMut`](crate::DeviceViewMut) for `ViewMut` and
-/// `InPlace`. It is called once for all axes.
+/// `InPlace`. It is called once for all axes, with contiguous elements unless a parameter's type says [`Strided`](crate::Strided).
 ///
 /// ```
 /// use dlbridge_operators::operator;
@@ -118,13 +118,13 @@ macro_rules! operator {
     (@cuda [] $parameters:tt) => { ::core::option::Option::None };
     (@cuda [$cuda:path] ($($argument:ident: $ty:ty),*)) => {{
         fn __dlbridge_launch(
-            __dlbridge_stream: &$crate::DeviceStream<'_>,
-            __dlbridge_values: $crate::DeviceValues<'_>,
+            __dlbridge_call: &mut $crate::DeviceCall<'_, '_>,
         ) -> ::core::result::Result<(), $crate::Failure> {
-            let [$($argument),*] = $crate::DeviceValue::exactly(__dlbridge_values)?;
-            $(let ::core::option::Option::Some($argument) = <$ty as $crate::Argument>::on_device($argument) else {
-                return ::core::result::Result::Err($crate::Failure::of_kind(::core::stringify!($argument)));
-            };)*
+            // Their types are those of the function's parameters.
+            $(let $argument = $crate::DeviceParameter::new();)*
+            let (__dlbridge_stream, mut __dlbridge_values) =
+                __dlbridge_call.arguments([$($argument.is_contiguous::<$ty>()),*])?;
+            $(let $argument = $argument.take::<$ty>(::core::stringify!($argument), &mut __dlbridge_values)?;)*
             $crate::Outcome::into_result($cuda(__dlbridge_stream, $($argument),*))
         }
         ::core::option::Option::Some(__dlbridge_launch as $crate::Launch)

@@ -14,10 +14,10 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 use crate::Failure;
 use crate::argument::Instance;
 use crate::argument::operand::{Operand, Slot, Written};
+use crate::attach::is_main_interpreter;
 use crate::call::{Plan, wrong_dtypes};
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
-use crate::raw::attach::is_main_interpreter;
 use crate::raw::{numpy, torch, xla};
 use crate::signature::Axis;
 use crate::writable::Writable;
@@ -90,11 +90,12 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
     about.set_item("dtypes", dtypes(operator))?;
     about.set_item("floating", operator.floating())?;
     let refuse = PyCFunction::new_closure(py, None, None, move |arguments, _| {
-        let (found, convert): (Vec<Option<String>>, String) = arguments.extract()?;
-        let error = operator.named(wrong_dtypes(operator, &found, &convert));
+        let (found, convert, is_wide): (Vec<Option<String>>, String, bool) = arguments.extract()?;
+        let error = operator.named(wrong_dtypes(operator, &found, &convert, is_wide));
         PyResult::<()>::Err(error_of::<PyTypeError>(error.to_string()))
     })?;
     about.set_item("refuse", refuse)?;
+    about.set_item("cuda", operator.instances.iter().any(|one| one.cuda.is_some()))?;
     let eager =
         PyCFunction::new_closure(py, None, None, move |arguments, _| eager(operator, arguments))?;
     let space = module.clone();

@@ -54,12 +54,23 @@ def output_shapes(about, shapes):
     return [[*leading, *map(size, axes)] for axes in about["outputs"]]
 
 
-def output_dtypes(about, found, convert):
+def whole_shapes(about, shapes):
+    """The shapes of the inputs that are there, with the broadcast leading axes."""
+    leading, _ = extents(about, shapes)
+    written = in_place(about)
+    return [
+        shape if at in written else (*leading, *shape[len(shape) - len(axes) :])
+        for at, (axes, shape) in enumerate(zip(about["inputs"], shapes))
+        if shape is not None
+    ]
+
+
+def output_dtypes(about, found, convert, is_wide=True):
     """The names of the outputs' dtypes for the names of the inputs'. `convert` is as for `wrong_dtypes` in Rust."""
     for inputs, outputs in about["dtypes"]:
         if all(b in (None, a) for a, b in zip(inputs, found)):
             return outputs
-    return about["refuse"](found, convert)
+    return about["refuse"](found, convert, is_wide)
 
 
 TENSORS = ("tensor", "optional", "in place")

@@ -10,7 +10,9 @@ use std::process::Command;
 use std::{env, fs};
 
 use cudarc::driver::result::{memcpy_dtod_async, memset_d8_async};
-use dlbridge_operators::{AddOperator, DeviceStream, DeviceView, DeviceViewMut, Failure, operator};
+use dlbridge_operators::{
+    AddOperator, DeviceStream, DeviceView, DeviceViewMut, Failure, Strided, operator,
+};
 use dlbridge_testing::FakeDriver;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -28,10 +30,27 @@ fn copy_on_cuda<T>(
     x: DeviceView<'_, T>,
     out: DeviceViewMut<'_, T>,
 ) -> Result<(), Failure> {
-    let (from, to) = (x.contiguous_pointer()?, out.contiguous_pointer()?);
+    let (from, to) = (x.pointer(), out.pointer());
     let queue = stream.cudarc()?.cu_stream();
     // SAFETY: as many bytes each, alive until the stream has run this.
     Ok(unsafe { memcpy_dtod_async(to, from, x.nbytes(), queue) }?)
+}
+
+operator! {
+    /// Copies the second tensor.
+    fn second(_x: View<f32>, y: View<f32>, out: ViewMut<f32>) -> Result<(), dlbridge::Error>
+    as "(...),(...)->(...)", cuda = copy_second_on_cuda {
+        out.copy_from_slice(&y.to_vec())
+    }
+}
+
+fn copy_second_on_cuda(
+    stream: &DeviceStream<'_>,
+    _x: DeviceView<'_, f32, Strided>,
+    y: DeviceView<'_, f32>,
+    out: DeviceViewMut<'_, f32>,
+) -> Result<(), Failure> {
+    copy_on_cuda(stream, y, out)
 }
 
 operator! {
@@ -62,7 +81,7 @@ operator! {
 fn clear_on_cuda(stream: &DeviceStream<'_>, x: DeviceViewMut<'_, f32>) -> Result<(), Failure> {
     let queue = stream.cudarc()?.cu_stream();
     // SAFETY: the tensor's bytes, alive until the stream has run this.
-    Ok(unsafe { memset_d8_async(x.contiguous_pointer()?, 0, x.nbytes(), queue) }?)
+    Ok(unsafe { memset_d8_async(x.pointer(), 0, x.nbytes(), queue) }?)
 }
 
 operator! {
@@ -82,15 +101,16 @@ operator! {
 
 fn tell(
     stream: &DeviceStream<'_>,
-    x: DeviceView<'_, f32>,
-    y: DeviceView<'_, f32>,
-    z: Option<DeviceView<'_, f32>>,
+    x: DeviceView<'_, f32, Strided>,
+    y: DeviceView<'_, f32, Strided>,
+    z: Option<DeviceView<'_, f32, Strided>>,
     factor: f64,
-    out: DeviceViewMut<'_, f32>,
+    out: DeviceViewMut<'_, f32, Strided>,
 ) -> Result<(), Failure> {
     assert!(factor >= 0.0, "a negative factor");
     assert!(x.view::<f32>().is_err(), "the host cannot read it");
-    let seen = [Some(&x), Some(&y), z.as_ref(), Some(&*out)];
+    let seen: [Option<&DeviceView<'_, f32, Strided>>; 4] =
+        [Some(&x), Some(&y), z.as_ref(), Some(&out)];
     let seen = seen.map(|view| view.map(|view| (view.shape().to_vec(), view.strides().to_vec())));
     Err(format!("{seen:?} {factor} on {} of {}", x.device(), stream.device()).into())
 }
@@ -116,6 +136,7 @@ fn check(program: &str) {
     Python::attach(|py| {
         let module = PyModule::new(py, "my").expect("a module");
         module.add_operator(copy).expect("added");
+        module.add_operator(second).expect("added");
         module.add_operator(hasty).expect("added");
         module.add_operator(clear_).expect("added");
         module.add_operator(add_).expect("added");

@@ -92,6 +92,8 @@ pub use error::{Error, Result};
 pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
 pub use ffi::class::defer_reference_counts;
+#[doc(hidden)]
+pub use ffi::driver::CurrentContext;
 pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
 pub use import::import_as_consumer;

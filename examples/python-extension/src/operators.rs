@@ -75,9 +75,9 @@ operator! {
 
 operator! {
     /// Twice the values, and how many they are.
-    fn counted(x: View<f32>, twice: ViewMut<f32>, count: ViewMut<i64>) -> Result<(), dlbridge::Error>
+    fn counted(x: View<f32>, twice: ViewMut<f32>, count: ViewMut<i32>) -> Result<(), dlbridge::Error>
     as "(n)->(n),()", backward = counted_backward {
-        count.fill(x.len() as i64);
+        count.fill(x.len() as i32);
         twice.copy_from_slice(&x.map(|value| 2.0 * value))
     }
 }
@@ -85,7 +85,7 @@ operator! {
 operator! {
     /// The gradient of `counted`.
     fn counted_backward(
-        of_twice: View<f32>, of_count: View<i64>, _x: View<f32>, of_x: ViewMut<f32>
+        of_twice: View<f32>, of_count: View<i32>, _x: View<f32>, of_x: ViewMut<f32>
     ) -> Result<(), Failure> as "(n),(),(n)->(n)" {
         if of_count.iter().any(|value| value != 0) {
             return Err("expected no gradient of a count".into());
@@ -141,9 +141,8 @@ operator! {
 
 operator! {
     /// Calls the function `callback` of the module `callbacks`.
-    fn calling(x: View<f32>, out: ViewMut<f32>) -> Result<(), Failure> as "(...)->(...)" {
-        attach(|py| py.import("callbacks")?.call_method0("callback").map(|_| ()))
-            .map_err(|error| error.to_string())?;
+    fn calling(x: View<f32>, out: ViewMut<f32>) -> dlbridge_pyo3::Result<()> as "(...)->(...)" {
+        attach(|py| py.import("callbacks")?.call_method0("callback").map(|_| ()))?;
         Ok(out.copy_from_slice(&x.map(|value| value))?)
     }
 }

@@ -19,7 +19,7 @@ const ROOMS: [(&str, &str); 7] = [
     ),
     (
         "crates/dlbridge-operators",
-        "failure kind signature writable device argument declaration definition operator call raw python",
+        "attach failure kind signature writable device argument declaration definition operator call raw python",
     ),
     (
         "crates/dlbridge-capi",

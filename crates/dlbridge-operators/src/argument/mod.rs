@@ -13,12 +13,13 @@ use dlbridge::{Element, View, ViewMut};
 use dlbridge_pyo3::PyTensorMut;
 use pyo3::prelude::*;
 
+use self::device_call::DeviceCall;
 use self::lines::Walk;
 use self::rows::{Number, Part, Read, Value, Write};
-use crate::device::{DeviceValue, DeviceValues, DeviceView, DeviceViewMut};
+use crate::Failure;
+use crate::device::{DeviceValue, DeviceView, DeviceViewMut, Strides};
 use crate::kind::{Kind, Scalar};
 use crate::writable::Writable;
-use crate::{DeviceStream, Failure};
 
 /// An operator's function for one list of element types.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub struct Instance {
 pub(crate) type Call = fn(Walk<'_, '_>) -> Result<(), Failure>;
 
 /// An operator's function for CUDA memory.
-pub type Launch = fn(&DeviceStream<'_>, DeviceValues<'_>) -> Result<(), Failure>;
+pub type Launch = fn(&mut DeviceCall<'_, '_>) -> Result<(), Failure>;
 
 impl Instance {
     /// An instance, as `operator!` makes it. A call of another function than the parameters say is an error.
@@ -107,12 +108,54 @@ pub trait Argument: sealed::Sealed {
 
     /// The argument in one row.
     fn get<'v>(value: Value<'v, Self::Row<'v>>) -> Self::Item<'v>;
+}
 
-    /// The type of the argument of a call of the CUDA function.
-    type OnDevice<'v>;
+/// A type that the CUDA function can have as the parameter for one of type `A`.
+#[diagnostic::on_unimplemented(
+    message = "a CUDA function's parameter for `{A}` cannot be a `{Self}`",
+    note = "it is a `DeviceView<'_, T>` for `View<T>`, an `Option` of that for an `Option`, a `DeviceViewMut<'_, T>` for \
+            `ViewMut<T>` and `InPlace<T>`, and the same for a scalar"
+)]
+pub trait ForArgument<'v, A>: Sized {
+    /// Whether the elements must be contiguous.
+    const IS_CONTIGUOUS: bool;
 
-    /// The argument's value for the CUDA function, unless it is of another kind.
-    fn on_device(value: DeviceValue<'_>) -> Option<Self::OnDevice<'_>>;
+    /// The argument's value, unless it is of another kind.
+    fn of(value: DeviceValue<'v>) -> Option<Self>;
+}
+
+impl<'v, T: Element, S: Strides> ForArgument<'v, View<'_, T>> for DeviceView<'v, T, S> {
+    const IS_CONTIGUOUS: bool = S::ARE_CONTIGUOUS;
+
+    fn of(value: DeviceValue<'v>) -> Option<Self> {
+        value.view()
+    }
+}
+
+impl<'v, T: Element, S: Strides> ForArgument<'v, Option<View<'_, T>>>
+    for Option<DeviceView<'v, T, S>>
+{
+    const IS_CONTIGUOUS: bool = S::ARE_CONTIGUOUS;
+
+    fn of(value: DeviceValue<'v>) -> Option<Self> {
+        if value.is_absent() { Some(None) } else { value.view().map(Some) }
+    }
+}
+
+impl<'v, T: Element, S: Strides> ForArgument<'v, InPlace<'_, T>> for DeviceViewMut<'v, T, S> {
+    const IS_CONTIGUOUS: bool = S::ARE_CONTIGUOUS;
+
+    fn of(value: DeviceValue<'v>) -> Option<Self> {
+        value.view_mut()
+    }
+}
+
+impl<'v, T: Element, S: Strides> ForArgument<'v, ViewMut<'_, T>> for DeviceViewMut<'v, T, S> {
+    const IS_CONTIGUOUS: bool = S::ARE_CONTIGUOUS;
+
+    fn of(value: DeviceValue<'v>) -> Option<Self> {
+        value.view_mut()
+    }
 }
 
 impl<T: Element> sealed::Sealed for View<'_, T> {}
@@ -129,12 +172,6 @@ impl<T: Element> Argument for View<'_, T> {
 
     #[inline(always)]
     fn get<'v>(value: Value<'v, Read<'v, T>>) -> View<'v, T> {
-        value.view()
-    }
-
-    type OnDevice<'v> = DeviceView<'v, T>;
-
-    fn on_device(value: DeviceValue<'_>) -> Option<DeviceView<'_, T>> {
         value.view()
     }
 }
@@ -154,12 +191,6 @@ impl<T: Element> Argument for Option<View<'_, T>> {
     #[inline(always)]
     fn get<'v>(value: Value<'v, Option<Read<'v, T>>>) -> Option<View<'v, T>> {
         value.optional()
-    }
-
-    type OnDevice<'v> = Option<DeviceView<'v, T>>;
-
-    fn on_device(value: DeviceValue<'_>) -> Option<Self::OnDevice<'_>> {
-        if value.is_absent() { Some(None) } else { value.view().map(Some) }
     }
 }
 
@@ -203,12 +234,6 @@ impl<T: Element> Argument for InPlace<'_, T> {
     fn get<'v>(value: Value<'v, Write<'v, T>>) -> InPlace<'v, T> {
         InPlace(value.view_mut())
     }
-
-    type OnDevice<'v> = DeviceViewMut<'v, T>;
-
-    fn on_device(value: DeviceValue<'_>) -> Option<DeviceViewMut<'_, T>> {
-        value.view_mut()
-    }
 }
 
 impl<T: Element> sealed::Sealed for ViewMut<'_, T> {}
@@ -225,12 +250,6 @@ impl<T: Element> Argument for ViewMut<'_, T> {
 
     #[inline(always)]
     fn get<'v>(value: Value<'v, Write<'v, T>>) -> ViewMut<'v, T> {
-        value.view_mut()
-    }
-
-    type OnDevice<'v> = DeviceViewMut<'v, T>;
-
-    fn on_device(value: DeviceValue<'_>) -> Option<DeviceViewMut<'_, T>> {
         value.view_mut()
     }
 }
@@ -253,10 +272,12 @@ macro_rules! scalars {
             fn get(value: Value<'_, Number<$ty>>) -> $ty {
                 value.number()
             }
+        }
 
-            type OnDevice<'v> = $ty;
+        impl ForArgument<'_, $ty> for $ty {
+            const IS_CONTIGUOUS: bool = false;
 
-            fn on_device(value: DeviceValue<'_>) -> Option<$ty> {
+            fn of(value: DeviceValue<'_>) -> Option<$ty> {
                 match value.scalar() {
                     Some(Scalar::$kind(value)) => Some(value),
                     _ => None,

@@ -62,7 +62,7 @@ pub(crate) struct Operand<'a> {
 
 /// A tensor of a call that the function writes.
 #[derive(Debug)]
-pub(crate) struct Written<'a>(Operand<'a>);
+pub(crate) struct Written<'a>(pub(super) Operand<'a>);
 
 impl<'a> Written<'a> {
     /// A tensor whose elements have values.
@@ -157,6 +157,20 @@ impl<'a> Operand<'a> {
     /// The same memory, which is on this device. The elements of a GPU's are never accessed here.
     pub(crate) fn on(self, device: Device) -> Self {
         Self { device, ..self }
+    }
+
+    /// The same extents in contiguous memory at another address.
+    ///
+    /// # Safety
+    ///
+    /// The memory has these elements, alive for `'a`.
+    pub(super) unsafe fn move_to(&mut self, data: *mut c_void) {
+        self.data = data;
+        let (shape, strides) = {
+            let rank = self.lists.len() / 2;
+            self.lists.split_at_mut(rank)
+        };
+        layout::contiguous_strides(shape, strides);
     }
 
     /// The address of the first element.

@@ -1,7 +1,6 @@
 //! Foreign interfaces: PyTorch's stable C shim, XLA's foreign function interface, NumPy's ufunc C API.
 #![allow(unsafe_code)]
 
-pub(crate) mod attach;
 mod lanes;
 pub(crate) mod numpy;
 pub(crate) mod torch;

@@ -12,12 +12,12 @@ use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::attach::{is_error_set, set_error};
 use super::lanes::{Lane, apart, copied, zero};
 use crate::Failure;
 use crate::argument::few::Few;
 use crate::argument::rows::Rows;
 use crate::argument::{Instance, Parameter};
+use crate::attach::{is_error_set, set_error};
 use crate::call::guarded;
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::Kind;

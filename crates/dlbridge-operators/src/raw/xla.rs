@@ -239,7 +239,7 @@ fn execute<const CUDA: bool>(operator: &'static Checked, frame: &Frame) -> Resul
     });
     match &stream {
         None => plan.run(outputs),
-        Some(stream) => plan.launch(stream, outputs),
+        Some(stream) => plan.launch(stream, outputs, &mut cuda::NoCopies),
     }
 }
 

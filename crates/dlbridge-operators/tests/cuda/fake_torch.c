@@ -1,10 +1,13 @@
 /* A fake of the functions of PyTorch's C shim that an operator calls, for its kernel for CUDA: this machine has no
  * GPU, without which PyTorch makes no tensor of one. Tensors are made by the test. Memory is the host's, as that of
- * the fake driver is.
+ * the fake driver is. As PyTorch's, its copies are queued on the current stream, and its device guard changes no context.
  */
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ITEM = 4 };
 
 struct tensor {
     int64_t rank;
@@ -26,7 +29,7 @@ static int registered;
 uint64_t promised;
 /* What the test sets, and reads. */
 void *current_stream;
-int32_t stream_index = -1, guarded = -1, guards, live;
+int32_t stream_index = -1, guarded = -1, guards, live, copies;
 char message[1024];
 
 /* A newer one than the operator was built for: 2.99. */
@@ -109,6 +112,38 @@ int aoti_torch_delete_tensor_object(struct tensor *tensor)
     free(tensor);
     live--;
     return 0;
+}
+
+/* Broadcasts, and takes any strides. Each element is a copy of its own. */
+int aoti_torch_copy_(struct tensor *to, struct tensor *from, int32_t non_blocking)
+{
+    (void)non_blocking;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    int (*copy)(uintptr_t, uintptr_t, size_t, void *) =
+        (int (*)(uintptr_t, uintptr_t, size_t, void *))dlsym(driver, "cuMemcpyDtoDAsync_v2");
+    int (*current)(void **) = (int (*)(void **))dlsym(driver, "cuCtxGetCurrent");
+    int (*push)(void *) = (int (*)(void *))dlsym(driver, "cuCtxPushCurrent_v2");
+    int (*pop)(void **) = (int (*)(void **))dlsym(driver, "cuCtxPopCurrent_v2");
+    /* The runtime makes the primary context of the device current where none is. */
+    void *context = NULL, *primary = (void *)(uintptr_t)(0xc000 + to->index);
+    int is_pushed = !current(&context) && !context && !push(primary), failed = 0;
+    int64_t count = 1;
+    for (int64_t axis = 0; axis < to->rank; axis++)
+        count *= to->sizes[axis];
+    for (int64_t at = 0; at < count && !failed; at++) {
+        int64_t rest = at, own = 0, other = 0;
+        for (int64_t axis = to->rank; axis--; rest /= to->sizes[axis]) {
+            int64_t index = rest % to->sizes[axis], behind = axis + from->rank - to->rank;
+            own += index * to->strides[axis];
+            if (behind >= 0 && from->sizes[behind] != 1)
+                other += index * from->strides[behind];
+        }
+        failed = copy((uintptr_t)to->data + own * ITEM, (uintptr_t)from->data + other * ITEM, ITEM, current_stream);
+    }
+    copies++;
+    if (is_pushed)
+        pop(&context);
+    return failed;
 }
 
 int torch_delete_stable_ivalue(uint64_t *value)

@@ -3,6 +3,7 @@ operators register there, the driver's queues and the operators are real."""
 # ruff: noqa: F821
 
 import math
+import threading
 
 i64, i32 = C.c_int64, C.c_int32
 CPU, CUDA, FLOAT, INT = 0, 1, 6, 3
@@ -25,7 +26,7 @@ class Tensor(C.Structure):
     )
 
 
-for name in ("copy", "hasty", "clear_", "tells", "hosts"):
+for name in ("copy", "second", "hasty", "clear_", "tells", "hosts"):
     getattr(my, name)._register(torch_library, lambda: None, torch_library, None)
 promised = C.c_uint64.in_dll(torch, "promised").value
 assert promised >> 48 == 0x020F, "kernels are those of a PyTorch that was tested"
@@ -91,18 +92,81 @@ synchronize(C.c_void_p())
 synchronize(stream)
 assert values(out, 6) == [0.0] * 6
 
-# In place, and only contiguous elements where the kernel asks for them.
+# In place.
 x = floats(4, 3.0)
 assert call("clear_", [tensor(x, (4,))]) is None
 assert list(x) == [3.0] * 4
 synchronize(stream)
 assert list(x) == [0.0] * 4
-error = call("copy", [tensor(x, (2, 2), (1, 2))])
-assert error == (
-    "copy: expected contiguous elements, found strides [1, 2] of the shape [2, 2]; pass x.contiguous()"
-), error
 error = call("clear_", [tensor(x, (2, 4), (0, 1))])
 assert "expected elements that are written once" in error, error
+
+# Strides of any kind: an expanded gradient, transposed axes, gaps. What is contiguous is not copied.
+assert number("copies").value == 0
+for shape, strides, expected in [
+    ((2, 3), (0, 0), [0, 0, 0, 0, 0, 0]),
+    ((2, 3), (1, 2), [0, 2, 4, 1, 3, 5]),
+    ((2, 2), (3, 2), [0, 2, 3, 5]),
+    ((2, 1, 3), (3, 7, 1), [0, 1, 2, 3, 4, 5]),
+]:
+    x = (C.c_float * 6)(*range(6))
+    out = call("copy", [tensor(x, shape, strides)])
+    assert values(out, len(expected)) == [0.0] * len(expected), "nothing is waited for"
+    synchronize(stream)
+    assert values(out, len(expected)) == expected, (shape, strides)
+    assert list(out.sizes[: len(shape)]) == list(shape)
+assert number("copies").value == 3
+
+# Operands of other shapes.
+x, y = floats(2), (C.c_float * 3)(*range(3))
+out = call("second", [tensor(x, (2, 1)), tensor(y, (3,))])
+synchronize(stream)
+assert values(out, 6) == [0, 1, 2] * 2 and list(out.sizes[:2]) == [2, 3]
+
+# In place with gaps: the values are where they belong, and nowhere else.
+x = floats(8, 3.0)
+assert call("clear_", [tensor(x, (2, 2), (4, 2))]) is None
+assert list(x) == [3.0] * 8
+synchronize(stream)
+assert list(x) == [0.0, 3.0] * 4
+
+# A thread without a current context, such as autograd's; afterwards the former one is current.
+cuda.cuCtxGetCurrent.argtypes = [C.POINTER(C.c_void_p)]
+
+
+def current_context():
+    found = C.c_void_p()
+    assert cuda.cuCtxGetCurrent(C.byref(found)) == 0
+    return found.value
+
+
+def on_a_thread():
+    assert current_context() is None
+    found.append(call("copy", [tensor(x, (2, 2), (1, 2))]))
+    assert current_context() is None
+
+
+found, x = [], (C.c_float * 4)(*range(4))
+thread = threading.Thread(target=on_a_thread)
+thread.start()
+thread.join()
+synchronize(stream)
+assert values(found[0], 4) == [0, 2, 1, 3]
+
+# A graph that is captured, and runs twice. The gradient is an operator as well.
+for mode in range(3):
+    x = floats(4)
+    assert cuda.cuStreamBeginCapture_v2(stream, mode) == 0
+    out = call("copy", [tensor(x, (2, 2), (1, 2))])
+    out = call("second", [tensor(x, (1,)), tensor(x, (4,))])
+    graph, runs = C.c_void_p(), C.c_void_p()
+    assert cuda.cuStreamEndCapture(stream, C.byref(graph)) == 0
+    assert cuda.cuGraphInstantiateWithFlags(C.byref(runs), graph, C.c_ulonglong(0)) == 0
+    for value in (7.0, 5.0):
+        x[:] = [value] * 4
+        assert cuda.cuGraphLaunch(runs, stream) == 0
+        synchronize(stream)
+        assert values(out, 4) == [value] * 4
 
 # The function sees the leading axes of the call, once, and the device of all.
 x, y = floats(6), floats(12)
@@ -110,13 +174,13 @@ on = lambda index: [
     tensor(x, (2, 1, 3), device=(CUDA, index)),
     tensor(y, (2, 3), (1, 2), device=(CUDA, index)),
 ]
-told = call("tells", [*on(5), 0, 0.5])
+told = call("tells", [*on(1), 0, 0.5])
 shape = "([2, 2, 3], [3, 0, 1])", "([2, 2, 3], [0, 1, 2])"
 expected = ", ".join(f"Some({one})" for one in shape)
 assert (
-    told == f"tells: [{expected}, None, Some(([2, 2], [2, 1]))] 0.5 on cuda:5 of cuda:5"
+    told == f"tells: [{expected}, None, Some(([2, 2], [2, 1]))] 0.5 on cuda:1 of cuda:1"
 ), told
-assert (number("stream_index").value, number("guarded").value) == (5, 5)
+assert (number("stream_index").value, number("guarded").value) == (1, 1)
 told = call("tells", [*on(0), 0, -0.5])
 assert told.startswith("tells panicked: a negative factor"), told
 

@@ -5,6 +5,7 @@
 //! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -381,5 +382,39 @@ impl Drop for Event {
             driver.destroy(self.event);
             Ok(())
         });
+    }
+}
+
+/// The primary context of a device, current on this thread until this is dropped; then the former one is.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use = "the context is current while this lives"]
+pub struct CurrentContext {
+    pop: unsafe extern "C" fn(*mut Context) -> c_int,
+    /// On the thread where it is current.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl CurrentContext {
+    /// Makes the context of a device current.
+    ///
+    /// # Errors
+    ///
+    /// A `BufferError` if there is no driver, or it refuses.
+    pub fn of(device: Device) -> Result<Self> {
+        let driver = Driver::get()?;
+        let context = driver.primary_context(device)?;
+        // SAFETY: a context that exists, because it is never released (F7).
+        let status = unsafe { (driver.call.push)(context) };
+        driver.check("cuCtxPushCurrent", status)?;
+        Ok(Self { pop: driver.call.pop, _thread: PhantomData })
+    }
+}
+
+impl Drop for CurrentContext {
+    fn drop(&mut self) {
+        let mut popped = ptr::null_mut();
+        // SAFETY: pushed on this thread, which this cannot leave, and a place for it (F7).
+        let _ = unsafe { (self.pop)(&raw mut popped) };
     }
 }

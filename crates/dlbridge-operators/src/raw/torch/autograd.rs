@@ -17,9 +17,9 @@ use super::exception::Thrower;
 use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, handle, raise, text};
 use crate::Failure;
 use crate::argument::Parameter;
+use crate::attach::attach;
 use crate::definition::{Checked, Operator, Recording, checked};
 use crate::kind::Kind;
-use crate::raw::attach::attach;
 
 /// Room for C++'s object, which has 16 bytes.
 #[repr(align(16))]
@@ -322,7 +322,7 @@ impl Autograd {
             let functions = match recording.functions.get() {
                 Some(functions) => functions,
                 None => {
-                    let made = recording.make.call0(py).and_then(|made| Ok(made.extract(py)?));
+                    let made = recording.make.call0(py).and_then(|made| made.extract(py));
                     let made = made.map_err(thrown)?;
                     recording.functions.get_or_init(|| made)
                 }

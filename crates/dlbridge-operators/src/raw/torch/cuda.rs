@@ -9,6 +9,8 @@ use dlbridge::Device;
 use libloading::Library;
 
 use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, check};
+use crate::argument::device_call::Copies;
+use crate::argument::operand::Operand;
 use crate::definition::Checked;
 use crate::{DeviceStream, Failure};
 
@@ -85,6 +87,51 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         // SAFETY: made by PyTorch, and deleted once (R7).
         let _ = unsafe { (self.shim.aoti_torch_delete_device_guard)(self.guard) };
+    }
+}
+
+/// Contiguous copies of a call's tensors, made on PyTorch's current stream. The allocator keeps their memory for the
+/// order of that stream.
+pub(super) struct TensorCopies<'t> {
+    shim: &'t Shim,
+    tensors: &'t [Owned<'t>],
+    made: Vec<Owned<'t>>,
+    /// Those that the function writes, with the tensors that get their values.
+    written: Vec<(Handle, Handle)>,
+}
+
+impl<'t> TensorCopies<'t> {
+    pub(super) fn new(shim: &'t Shim, tensors: &'t [Owned<'t>]) -> Self {
+        Self { shim, tensors, made: Vec::new(), written: Vec::new() }
+    }
+
+    /// Copies the values that the function has written to where they belong.
+    pub(super) fn back(&self) -> Result<(), Failure> {
+        self.written.iter().try_for_each(|&(to, from)| self.copy(to, from))
+    }
+
+    fn copy(&self, to: Handle, from: Handle) -> Result<(), Failure> {
+        // SAFETY: live tensors, of which the first is written (F5).
+        check(unsafe { (self.shim.aoti_torch_copy_)(to, from, 0) })
+    }
+}
+
+impl Copies for TensorCopies<'_> {
+    fn contiguous(
+        &mut self,
+        number: usize,
+        operand: &Operand<'_>,
+        is_written: bool,
+    ) -> Result<*mut c_void, Failure> {
+        let tensor = self.tensors.get(number).ok_or_else(|| Failure::new("a tensor is missing"))?;
+        let copy = self.shim.empty(operand.dtype, operand.shape(), operand.device)?;
+        self.copy(copy.1, tensor.1)?;
+        let address = self.shim.address(&copy)?;
+        if is_written {
+            self.written.push((tensor.1, copy.1));
+        }
+        self.made.push(copy);
+        Ok(address)
     }
 }
 

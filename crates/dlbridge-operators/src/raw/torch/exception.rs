@@ -8,7 +8,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::raw::attach::Attached;
+use crate::attach::Attached;
 
 /// A `std::vector<int64_t>`: its first number, its end, and the end of its room. As large as this, both are returned
 /// through memory, in the same way on each machine.

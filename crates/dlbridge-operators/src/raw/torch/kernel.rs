@@ -86,7 +86,11 @@ impl Shim {
         });
         match &place {
             None => plan.run(outputs)?,
-            Some(place) => plan.launch(&place.stream, outputs)?,
+            Some(place) => {
+                let mut copies = cuda::TensorCopies::new(self, &owned);
+                plan.launch(&place.stream, outputs, &mut copies)?;
+                copies.back()?;
+            }
         }
         for (place, result) in stack.iter_mut().zip(results) {
             *place = result.1.expose_provenance() as u64;
@@ -157,7 +161,7 @@ impl Shim {
     }
 
     /// The address to write to.
-    fn address(&self, tensor: &Owned<'_>) -> Result<*mut c_void, Failure> {
+    pub(super) fn address(&self, tensor: &Owned<'_>) -> Result<*mut c_void, Failure> {
         let mut data = ptr::null_mut();
         // SAFETY: a live tensor, and a place to write to (F2, F5).
         check(unsafe { (self.torch_get_mutable_data_ptr)(tensor.1, &mut data) })?;
@@ -165,7 +169,12 @@ impl Shim {
     }
 
     /// A new contiguous tensor.
-    fn empty(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Owned<'_>, Failure> {
+    pub(super) fn empty(
+        &self,
+        dtype: DType,
+        shape: &[i64],
+        device: Device,
+    ) -> Result<Owned<'_>, Failure> {
         let code = DTYPES.iter().find(|(_, known)| *known == dtype);
         let (code, _) =
             code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;

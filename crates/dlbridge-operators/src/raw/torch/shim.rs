@@ -67,6 +67,7 @@ shim! {
     torch_get_const_data_ptr(Handle, *mut *const c_void) -> Code;
     torch_get_mutable_data_ptr(Handle, *mut *mut c_void) -> Code;
     aoti_torch_empty_strided(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Code;
+    aoti_torch_copy_(Handle, Handle, i32) -> Code;
     aoti_torch_delete_tensor_object(Handle) -> Code;
     aoti_torch_check(bool, *const c_char, *const c_char, u32, *const c_char);
 }

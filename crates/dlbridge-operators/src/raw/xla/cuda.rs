@@ -7,6 +7,7 @@ use std::ptr;
 use dlbridge::Device;
 
 use super::{Api, Extension, Frame};
+use crate::argument::device_call::Copies;
 use crate::argument::operand::Operand;
 use crate::definition::Checked;
 use crate::{DeviceStream, Failure};
@@ -93,4 +94,21 @@ pub(super) fn check_aliased(from: &Operand<'_>, to: &Operand<'_>) -> Result<(), 
         return Ok(());
     }
     Err(Failure::new("expected the result in place to have the memory of its argument"))
+}
+
+/// XLA copies nothing for a handler: `in_jax.py` broadcasts before.
+pub(super) struct NoCopies;
+
+impl Copies for NoCopies {
+    fn contiguous(
+        &mut self,
+        _: usize,
+        operand: &Operand<'_>,
+        _: bool,
+    ) -> Result<*mut c_void, Failure> {
+        let shape = operand.shape();
+        Err(Failure::new(format!(
+            "expected contiguous elements, found some that are broadcast to {shape:?}; use jnp.broadcast_to(x, shape)"
+        )))
+    }
 }

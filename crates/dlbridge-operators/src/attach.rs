@@ -1,4 +1,5 @@
 //! Calls Python from an operator's function, on whichever thread a framework runs it.
+#![allow(unsafe_code)]
 
 use std::thread;
 
@@ -13,14 +14,14 @@ use pyo3::prelude::*;
 /// function asks Python itself.
 ///
 /// ```
-/// use dlbridge_operators::{Failure, attach, operator};
+/// use dlbridge_operators::{attach, operator};
+/// use dlbridge_pyo3::Result;
 /// use pyo3::prelude::*;
 ///
 /// operator! {
 ///     /// Warns, and copies `x`.
-///     pub fn copy(x: View<f32>, out: ViewMut<f32>) -> Result<(), Failure> as "(...)->(...)" {
-///         attach(|py| py.import("warnings")?.call_method1("warn", ("copied",)).map(|_| ()))
-///             .map_err(|error| error.to_string())?;
+///     pub fn copy(x: View<f32>, out: ViewMut<f32>) -> Result<()> as "(...)->(...)" {
+///         attach(|py| py.import("warnings")?.call_method1("warn", ("copied",)).map(|_| ()))?;
 ///         Ok(out.copy_from_slice(&x.map(|value| value))?)
 ///     }
 /// }
@@ -34,10 +35,10 @@ pub fn attach<R>(work: impl FnOnce(Python<'_>) -> R) -> R {
     stopping_first(|| Python::attach(work))
 }
 
-pub(super) struct Attached(ffi::PyGILState_STATE);
+pub(crate) struct Attached(ffi::PyGILState_STATE);
 
 impl Attached {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: may be called at any time (F1).
         while unsafe { ffi::Py_IsInitialized() } == 0 {
             thread::park();
@@ -55,14 +56,14 @@ impl Drop for Attached {
 }
 
 /// Whether an exception is set on this thread. Without PyO3, which would keep objects that it drops until its next call.
-pub(super) fn is_error_set() -> bool {
+pub(crate) fn is_error_set() -> bool {
     let _attached = Attached::new();
     // SAFETY: attached (F1).
     !unsafe { ffi::PyErr_Occurred() }.is_null()
 }
 
 /// Sets a `ValueError` on this thread, which may be attached or not.
-pub(super) fn set_error(message: &str) {
+pub(crate) fn set_error(message: &str) {
     let _attached = Attached::new();
     // SAFETY: attached, and a live text, which is UTF-8 (F1, F2).
     let text = unsafe {
