@@ -187,6 +187,7 @@ class TestMlDtypes:
     def test_another_object_does_not_say_where_its_bits_are(self, bits):
         """An object whose `__dlpack__` raised, with a dtype named `bfloat16` and any `view`
         method, made a tensor with twice its bytes."""
+
         class Fake:
             dtype = SimpleNamespace(name="bfloat16")
 
