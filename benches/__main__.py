@@ -97,7 +97,7 @@ def main() -> None:
     of_python.add_argument("parts", nargs="*", choices=[*PYTHON_PARTS, []])
     of_python.add_argument("--quick", action="store_true")
     commands.add_parser("calls")
-    commands.add_parser("operators")
+    commands.add_parser("operators").add_argument("--gpu", action="store_true")
     commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
     commands.add_parser("check").add_argument("bare")
@@ -106,6 +106,9 @@ def main() -> None:
     if given.command == "check":
         found = paths.counted(given.bare)
         (counts.write if given.write else counts.compare)(found)
+        return
+    if given.command == "operators" and given.gpu:
+        print(aligned(operators.on_gpu()))
         return
     if given.command == "modules":
         for name in given.names:

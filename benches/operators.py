@@ -1,11 +1,12 @@
 """The section on operators: what a call costs if the operator is in Rust, C++, C or Python."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 from build import C_FLAGS, SOURCES, build, compile_with, modules, run
 from paths import Results, measured
-from tables import Rows, Section, Unmeasured, number, table
+from tables import ROOT, Rows, Section, Unmeasured, number, table, target
 
 FOLDER = SOURCES / "operators"
 # The ways of calling: title, and the goal as a multiple of the floor.
@@ -15,6 +16,10 @@ WAYS = {
     "torch-with-gradient": ("PyTorch, an operator that has one, of a tensor that needs none", 1.1),
     "torch-gradient": ("the same, of a tensor that requires grad: the graph is recorded", None),
     "torch-compile": ("the same inside `torch.compile`, between two additions", 1.1),
+    "torch-cuda": ("PyTorch on CUDA, eager", 1.3),
+    "torch-cuda-gradient": ("the same, of a tensor that requires grad", None),
+    "torch-cuda-compile": ("the same inside `torch.compile`, between two additions", 1.3),
+    "jax-cuda": ("JAX on CUDA, `jit`", 1.3),
     "jax": ("JAX, `jit`", 1.1),
     "jax-call": ("JAX, called without `jit`", None),
     "jax-loop": ("JAX, 1,000 calls in one compiled loop", None),
@@ -62,6 +67,48 @@ def build_operators() -> None:
     flags = included("jaxlib", "include")
     run("c++", *CPP, "-std=c++17", *flags, FOLDER / "xla.cpp", "-o", modules() / "bench_xla.so")
     compile_with("cc", [*C_FLAGS, "-isystem", np.get_include()], [FOLDER / "ufunc.c"], "ufunc")
+
+
+def cuda_runtime() -> Path:
+    """The library of CUDA's runtime, from NVIDIA's packages."""
+    packages = Path(included("torch", "include")[1]).parents[1] / "nvidia"
+    for library in sorted(packages.glob("*/lib/libcudart.so.*")):
+        return library
+    raise Unmeasured("nvidia-cuda-runtime is not installed, which a PyTorch for CUDA brings")
+
+
+def build_for_cuda() -> None:
+    """The same operator for CUDA, in Rust and C++: it builds without a GPU."""
+    build("meter")
+    words = ["cargo", "build", "--quiet", "--profile", "wheel", "--package"]
+    run(*words, "dlbridge-example-cuda-operators")
+    shutil.copy(target() / "wheel/libcuda_operators.so", modules() / "cuda_operators.so")
+    runtime, libraries = cuda_runtime(), str(Path(included("torch", "lib")[1]))
+    ptx = ROOT / "examples/cuda-operators/src/scale.ptx"
+    flags = [*CPP, f'-DSCALE_PTX="{ptx}"']
+    end = [runtime, f"-Wl,-rpath,{runtime.parent}"]
+    own = included("torch", "include", "include/torch/csrc/api/include")
+    more = ["-L", libraries, "-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda"]
+    out = modules() / "bench_torch_cuda.so"
+    run("c++", *flags, "-std=c++20", *own, FOLDER / "torch_cuda.cpp", "-o", out, *more, *end)
+    own, out = included("jaxlib", "include"), modules() / "bench_xla_cuda.so"
+    run("c++", *flags, "-std=c++17", *own, FOLDER / "xla_cuda.cpp", "-o", out, *end)
+
+
+def on_gpu() -> str:
+    """What a call on a GPU costs beside C++: a table, or the reason why there is none."""
+    build_for_cuda()
+    import torch
+
+    if not torch.cuda.is_available():
+        return "skipped: built, but no GPU to run on: torch.cuda.is_available() is False"
+    script = FOLDER / "calls.py"
+    results = measured(["torch-cuda", "jax-cuda"], ["all"], "", time=True, script=script)
+    names = NAMES["torch"] | COMMON
+    rows = [row for way in WAYS if "-cuda" in way for row in rows_of(results, way, names)]
+    heads = "way | operator | ns | x floor | instructions | x floor | goal | "
+    notes = "".join(f"\n- {note}" for note in results.notes)
+    return f"{torch.cuda.get_device_name()}\n\n{table(heads, 'llrrrrrl', rows)}{notes}"
 
 
 def rows_of(results: Results, way: str, names: dict[str, str]) -> Rows:

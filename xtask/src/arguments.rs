@@ -202,6 +202,9 @@ pub(crate) struct Bench {
     /// Leave out the other Python libraries
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Measure operators on this machine's GPU, beside C++; without one, they are only built
+    #[arg(long)]
+    pub(crate) gpu: bool,
     /// Measure with another Python, such as a free-threaded one
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,

@@ -39,7 +39,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     venv.install_member("python", RELEASE)?;
                     Ok(cmd!(venv.sh, "python benches {write...} calls").run()?)
                 }
-                "operators" => Ok(cmd!(venv.sh, "python benches {write...} operators").run()?),
+                "operators" => {
+                    let gpu = options.gpu.then_some("--gpu");
+                    Ok(cmd!(venv.sh, "python benches {write...} operators {gpu...}").run()?)
+                }
                 "processes" => in_processes(&venv, write),
                 _ => in_julia(&venv, write),
             });

@@ -146,7 +146,55 @@ def numpy_calls(_: bool) -> Iterator[tuple[str, list[Row]]]:
     yield "numpy-rows", both("scale", rows)
 
 
-FRAMEWORKS = {"torch": torch_calls, "jax": jax_calls, "numpy": numpy_calls}
+def torch_cuda_calls(is_counted: bool) -> Iterator[tuple[str, list[Row]]]:
+    if is_counted:
+        return
+    import cuda_operators as ours
+    import torch
+
+    torch.ops.load_library(str(FOLDER / "bench_torch_cuda.so"))
+    floor = torch.ops.bench_torch_cuda.scale
+    torch.library.register_fake("bench_torch_cuda::scale", lambda x, factor: torch.empty_like(x))
+    x = torch.arange(4.0, device="cuda")
+    operators = {"floor": floor, "dlbridge": ours.scale.torch, "dlbridge-call": ours.scale}
+    for name, one in operators.items():
+        assert one(x, 2.0).tolist() == [0, 2, 4, 6], name
+    yield "torch-cuda", [(name, one, (x, 2.0)) for name, one in operators.items()]
+    own = x.clone().requires_grad_()
+    yield "torch-cuda-gradient", [(name, one, (own, 2.0)) for name, one in operators.items()]
+
+    def compiled(operator: Any) -> Any:
+        return torch.compile(lambda x: operator(x + 1, 2.0) + 1, fullgraph=True)
+
+    names = ("floor", "dlbridge")
+    yield "torch-cuda-compile", [(name, compiled(operators[name]), (x,)) for name in names]
+
+
+def jax_cuda_calls(is_counted: bool) -> Iterator[tuple[str, list[Row]]]:
+    if is_counted:
+        return
+    import cuda_operators as ours
+    import jax
+
+    handler = ctypes.CDLL(str(FOLDER / "bench_xla_cuda.so")).scale_cuda_handler
+    jax.ffi.register_ffi_target("scale_cuda", jax.ffi.pycapsule(handler), platform="CUDA")
+
+    def floor(x: Any) -> Any:
+        made = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.ffi.ffi_call("scale_cuda", made)(x, factor=np.float64(1))
+
+    x = jax.numpy.arange(4, dtype="float32")
+    functions = {"floor": floor, "dlbridge": lambda x: ours.scale.jax(x, 1.0)}
+    yield "jax-cuda", [(name, jax.jit(one), (x,)) for name, one in functions.items()]
+
+
+FRAMEWORKS = {
+    "torch": torch_calls,
+    "jax": jax_calls,
+    "numpy": numpy_calls,
+    "torch-cuda": torch_cuda_calls,
+    "jax-cuda": jax_cuda_calls,
+}
 
 
 def main() -> None:
@@ -158,14 +206,14 @@ def main() -> None:
     faulthandler.enable()
     gc.disable()
     try:
-        version = importlib.import_module(given.framework).__version__
+        version = importlib.import_module(given.framework.split("-")[0]).__version__
     except ImportError:
         record("absent", given.framework)
         return
     record("version", given.framework, version)
     todo = []
     for path, rows in FRAMEWORKS[given.framework](given.count):
-        expected = np.arange(4.0) * (1 if given.framework == "jax" else 2)
+        expected = np.arange(4.0) * (1 if given.framework.startswith("jax") else 2)
         for name, function, arguments in rows:
             result = function(*arguments)
             if path in ("torch", "torch-with-gradient", "numpy", "numpy-each"):
