@@ -1,7 +1,7 @@
 //! Arguments of the functions, whose errors name what was expected in Python's words.
 //! Dtypes, devices and streams belong to `dlbridge-pyo3`.
 
-use dlbridge_pyo3::{CopyMode, error_of, extents, through_pyo3};
+use dlbridge_pyo3::{CopyMode, error_of, extents, items, through_pyo3};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -50,6 +50,21 @@ impl Shape {
             return Err(error_of::<PyOverflowError>(message));
         }
         let message = format!("shape: expected an int or a sequence of ints, found {found}");
+        Err(error_of::<PyTypeError>(message))
+    }
+}
+
+/// The items of a dict, or of another mapping.
+pub(crate) struct Items<'py>(pub(crate) Vec<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Items<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Some(items) = through_pyo3(|| items(&object))? {
+            return Ok(Self(items));
+        }
+        let message = format!("expected a dict, found {}", object.get_type().qualname()?);
         Err(error_of::<PyTypeError>(message))
     }
 }

@@ -15,8 +15,8 @@ use dlbridge_sealed::{Channel, Loan, Pool, WaitError};
 use pyo3::exceptions::{PyBufferError, PyEOFError, PyTimeoutError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyMapping;
 
+use crate::arguments::Items;
 use crate::message::{LoanObject, MessageObject, Outbound};
 use crate::sealed::{declared, entry, supported};
 use crate::timer::{Timer, exception};
@@ -67,14 +67,8 @@ impl ChannelObject {
     /// Wait while the other end, or loans that were not sent, have all memory of this one; `TimeoutError` after `timeout`
     /// seconds, `BufferError` where only the thread that waits could free it. The memory has values of an earlier message.
     #[pyo3(signature = (tensors, /, *, timeout=None))]
-    fn loan(
-        &self,
-        py: Python<'_>,
-        tensors: &Bound<'_, PyMapping>,
-        timeout: Option<f64>,
-    ) -> Result<LoanObject> {
-        let items = tensors.items()?;
-        let declared: Vec<_> = items.iter().map(|item| declared(&item)).collect::<Result<_>>()?;
+    fn loan(&self, py: Python<'_>, tensors: Items<'_>, timeout: Option<f64>) -> Result<LoanObject> {
+        let declared: Vec<_> = tensors.0.iter().map(declared).collect::<Result<_>>()?;
         let loan = self.wait_for_loan(py, &declared, Timer::new(timeout)?)?;
         Ok(LoanObject::new(loan))
     }
@@ -97,8 +91,8 @@ impl ChannelObject {
         let ends = [self].into_iter().chain(others.iter().map(|other| &**other));
         let ends: Vec<Channel> = ends.map(Self::channel).collect::<Result<_>>()?;
         let Ok(loan) = message.cast::<LoanObject>() else {
-            let arrays = message.cast::<PyMapping>().map_err(PyErr::from)?;
-            return Outbound::new(self.copy(arrays, timer)?)?.send(py, &ends, metadata, timer);
+            let arrays = message.extract::<Items<'_>>()?;
+            return Outbound::new(self.copy(py, &arrays, timer)?)?.send(py, &ends, metadata, timer);
         };
         let mut outbound = loan.get().take()?;
         let sent = outbound.send(py, &ends, metadata, timer);
@@ -226,14 +220,13 @@ impl ChannelObject {
     }
 
     /// A loan with copies of arrays.
-    fn copy(&self, arrays: &Bound<'_, PyMapping>, timer: Timer) -> Result<Loan> {
-        let py = arrays.py();
+    fn copy(&self, py: Python<'_>, arrays: &Items<'_>, timer: Timer) -> Result<Loan> {
         let tensor = |item| {
-            let (name, x) = entry(&item)?;
+            let (name, x) = entry(item)?;
             Ok((name, x.extract()?))
         };
-        let items = arrays.items()?;
-        let tensors: Vec<(String, PyTensor)> = items.iter().map(tensor).collect::<Result<_>>()?;
+        let tensors: Vec<(String, PyTensor)> =
+            arrays.0.iter().map(tensor).collect::<Result<_>>()?;
         let declared: Vec<_> =
             tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec())).collect();
         let mut loan = self.wait_for_loan(py, &declared, timer)?;

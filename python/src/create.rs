@@ -125,7 +125,9 @@ fn without_unknown(mut shape: Vec<i64>, size: usize, dtype: DType) -> Result<Vec
 
 /// The error for an object without a buffer.
 fn no_bytes<'py>(data: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyMemoryView>> {
-    if !error.is_instance_of::<PyTypeError>(data.py()) {
+    let py = data.py();
+    // One with a traceback is that of the object's own `__buffer__`.
+    if !error.is_instance_of::<PyTypeError>(py) || error.traceback(py).is_some() {
         return Err(error);
     }
     let help = if data.is_instance_of::<PyString>() {

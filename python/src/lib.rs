@@ -15,9 +15,10 @@ mod timer;
 
 use dlbridge_pyo3::{
     CopyMode, ImportOptions, PyDType, PyDevice, Result, Stream, TensorObject,
-    defer_reference_counts,
+    defer_reference_counts, freeze,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::arguments::Copy;
 
@@ -88,6 +89,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::inspect, module)?)?;
     #[cfg(feature = "testing")]
     testing::add_to(module)?;
+    for value in module.dict().values() {
+        if let Ok(class) = value.cast::<PyType>() {
+            freeze(class)?;
+        }
+    }
     defer_reference_counts(module)
 }
 

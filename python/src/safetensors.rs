@@ -14,8 +14,9 @@ use dlbridge_pyo3::{Error, PyTensor, Result};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
+use pyo3::types::PyDict;
 
+use crate::arguments::Items;
 use crate::sealed::{SealedObject, dict, entry, supported};
 
 type Metadata = BTreeMap<String, String>;
@@ -51,12 +52,13 @@ pub(crate) fn open_safetensors(
 #[pyo3(signature = (path, tensors, /, *, metadata=None, fsync=false))]
 pub(crate) fn save_safetensors(
     path: PathBuf,
-    tensors: &Bound<'_, PyMapping>,
-    metadata: Option<&Bound<'_, PyMapping>>,
+    py: Python<'_>,
+    tensors: Items<'_>,
+    metadata: Option<Items<'_>>,
     fsync: bool,
 ) -> Result<()> {
-    let tensor = |item: Bound<'_, PyAny>| {
-        let (name, x) = entry(&item)?;
+    let tensor = |item: &Bound<'_, PyAny>| {
+        let (name, x) = entry(item)?;
         match x.extract::<PyTensor>() {
             Ok(x) => Ok((name, x)),
             Err(error) => {
@@ -69,13 +71,13 @@ pub(crate) fn save_safetensors(
             }
         }
     };
-    let arrays = tensors.items()?.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-    let texts = metadata.map(|metadata| metadata.items()).transpose()?;
-    let texts = texts.iter().flatten().map(|item| item.extract::<(String, String)>());
+    let arrays = tensors.0.iter().map(tensor).collect::<Result<Vec<_>>>()?;
+    let texts = metadata.iter().flat_map(|texts| &texts.0);
+    let texts = texts.map(|item| item.extract::<(String, String)>());
     let texts = texts.collect::<PyResult<Metadata>>()?;
     let named: Vec<(&str, &Tensor)> = arrays.iter().map(|(name, x)| (&**name, &**x)).collect();
     let save = || dlbridge::safetensors_0_8::save(path, named, &texts, fsync);
-    tensors.py().detach(save).map_err(exception)
+    py.detach(save).map_err(exception)
 }
 
 /// Copy a safetensors file into sealed memory: one copy for all processes of a machine (Linux).

@@ -3,7 +3,7 @@
 //! consumer that ignores `readonly` writes to a copy of the page.
 #![allow(unsafe_code, reason = "borrows a descriptor by its number")]
 
-use dlbridge_pyo3::{error_of, through_pyo3};
+use dlbridge_pyo3::{error_of, items, through_pyo3};
 use std::collections::BTreeMap;
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,12 +14,12 @@ use dlbridge_pyo3::{Error, PyDType, PyTensor, Result, TensorObject};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use dlbridge_sealed::Opens;
 use dlbridge_sealed::{Builder, Filling, SealedTensors};
-use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyOSError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::arguments::Shape;
 use crate::timer::{Timer, exception};
@@ -230,23 +230,22 @@ impl UnsealedObject {
 #[pyo3(signature = (x, /, *, metadata=None))]
 pub(crate) fn seal(x: &Bound<'_, PyAny>, metadata: Metadata) -> Result<SealedObject> {
     supported()?;
-    let tensors: Vec<(String, PyTensor)> = match x.cast::<PyMapping>() {
-        Ok(named) => {
-            let items = named.items()?;
+    let tensors: Vec<(String, PyTensor)> = match through_pyo3(|| items(x))? {
+        Some(items) => {
             let tensor = |item| {
-                let (name, x) = entry(&item)?;
+                let (name, x) = entry(item)?;
                 Ok((name, x.extract()?))
             };
             items.iter().map(tensor).collect::<Result<_>>()?
         }
-        Err(_) if x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>() => {
+        None if x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>() => {
             let found = x.get_type().name()?;
             let message = format!(
                 "expected an array or a dict of arrays, found {found}; pass {{\"name\": x, ...}}"
             );
             return Err(error_of::<PyTypeError>(message).into());
         }
-        Err(_) => vec![(ONE.to_owned(), x.extract()?)],
+        None => vec![(ONE.to_owned(), x.extract()?)],
     };
     let declared = tensors.iter().map(|(name, x)| (name.clone(), x.dtype(), x.shape().to_vec()));
     let py = x.py();
@@ -280,12 +279,9 @@ pub(crate) fn empty_sealed(
     metadata: Metadata,
 ) -> Result<UnsealedObject> {
     supported()?;
-    let declared = match shapes.cast::<PyMapping>() {
-        Ok(named) => {
-            let items = named.items()?;
-            items.iter().map(|item| declared(&item)).collect::<Result<_>>()?
-        }
-        Err(_) => vec![(ONE.to_owned(), dtype.0, shapes.extract::<Shape>()?.0)],
+    let declared = match through_pyo3(|| items(shapes))? {
+        Some(items) => items.iter().map(declared).collect::<Result<_>>()?,
+        None => vec![(ONE.to_owned(), dtype.0, shapes.extract::<Shape>()?.0)],
     };
     let filling = allocate(shapes.py(), declared, metadata)?;
     Ok(UnsealedObject(Mutex::new(Unsealed { filling, tensors: Vec::new() })))
@@ -317,7 +313,7 @@ pub(crate) fn open_sealed(fd: &Bound<'_, PyAny>) -> Result<SealedObject> {
 fn open(number: i32) -> Result<SealedTensors> {
     if number < 0 {
         let message = format!("fd: expected the number of a descriptor, found {number}");
-        return Err(error_of::<pyo3::exceptions::PyValueError>(message).into());
+        return Err(error_of::<PyValueError>(message).into());
     }
     // SAFETY: a call of the system, which refuses a number that is no descriptor (F10).
     let caller = unsafe { BorrowedFd::borrow_raw(number) };
@@ -367,14 +363,21 @@ pub(crate) fn entry<'py>(item: &Bound<'py, PyAny>) -> Result<(String, Bound<'py,
 /// A name with a shape and a dtype.
 pub(crate) fn declared(item: &Bound<'_, PyAny>) -> Result<(String, DType, Vec<i64>)> {
     let (name, pair) = entry(item)?;
-    let Ok((shape, dtype)) = pair.extract::<(Shape, Bound<'_, PyAny>)>() else {
-        let message = format!(
-            "{name}: expected a pair of a shape and a dtype, ((2, 3), \"float32\"), found {}",
-            pair.repr()?
-        );
-        return Err(error_of::<PyTypeError>(message).into());
-    };
-    Ok((name, dtype.extract::<PyDType>()?.0, shape.0))
+    let py = item.py();
+    match pair.extract::<(Shape, Bound<'_, PyAny>)>() {
+        Ok((shape, dtype)) => Ok((name, dtype.extract::<PyDType>()?.0, shape.0)),
+        Err(error)
+            if error.is_instance_of::<PyTypeError>(py)
+                || error.is_instance_of::<PyValueError>(py) =>
+        {
+            let message = format!(
+                "{name}: expected a pair of a shape and a dtype, ((2, 3), \"float32\"), found {}",
+                pair.repr()?
+            );
+            Err(error_of::<PyTypeError>(message).into())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn allocate(

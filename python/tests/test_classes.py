@@ -154,15 +154,6 @@ def test_a_tensor_of_pytorch_is_asked_by_a_patched_method():
 
 
 @HAS_VERSIONS
-def test_a_patched_tensor_of_ours_is_asked_by_its_method():
-    x = dlbridge.zeros(1)
-    assert numbers_of(x) == [0]
-    with mock.patch.object(dlbridge.Tensor, "__dlpack__", exported(7.0)):
-        assert numbers_of(x) == [7]
-    assert numbers_of(x) == [0]
-
-
-@HAS_VERSIONS
 def test_a_mask_is_seen_without_its_module():
     class Masked(np.ma.MaskedArray):
         pass

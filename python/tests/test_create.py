@@ -241,8 +241,17 @@ class TestFromBytes:
 
     @pytest.mark.parametrize("data", ["text", 3, None, [1, 2]])
     def test_an_object_without_a_buffer_is_a_type_error(self, data):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="data: expected bytes or an object with a buffer"):
             dlbridge.from_bytes(data)
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has no __buffer__")
+    def test_a_type_error_of_the_objects_own_buffer_is_raised(self):
+        class Refuses:
+            def __buffer__(self, flags):
+                raise TypeError("its own reason")
+
+        with pytest.raises(TypeError, match="its own reason"):
+            dlbridge.from_bytes(Refuses())
 
 
 class TestMlDtypes:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 import weakref
@@ -138,6 +139,35 @@ class TestMasked:
             dlbridge.from_dlpack(Masked([1, 2], mask=[True, False]))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        "x",
+        "x[:0]",
+        "x.view(np.recarray)",
+        "x.view(type('Derived', (np.ndarray,), {}))",
+        "np.ma.masked_array(x, mask=None)",
+        "np.array([b''], 'V')",
+        "x[0, 0]",
+    ],
+)
+def test_elements_without_bytes_are_refused_before_numpy_divides_by_their_size(make):
+    """`ndarray.__dlpack__` ended the process (SIGFPE)."""
+    program = f"""
+import dlbridge, numpy as np
+x = np.zeros((3, 2), np.dtype([]))
+for keywords in {{}}, {{"copy": True}}, {{"device": "cpu"}}:
+    try:
+        dlbridge.from_dlpack({make}, **keywords)
+    except (BufferError, TypeError) as error:
+        assert "dtype: expected" in str(error) or "ufunc 'add'" in str(error), error
+    else:
+        raise SystemExit("imported")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done
+
+
 class TestMlDtypes:
     NAMES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 
@@ -163,6 +193,19 @@ class TestMlDtypes:
         assert dead() is not None
         del tensor
         assert dead() is None
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_python_code_cannot_empty_the_base_of_an_array(self, name):
+        """It was a `SimpleNamespace`: `vars(base).clear()` freed the memory below the array."""
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        array = dlbridge.zeros((2, 3), dtype=name).numpy()
+        bases = [array]
+        while getattr(bases[-1], "base", None) is not None:
+            bases.append(bases[-1].base)
+        assert type(bases[-1]) is dlbridge.Tensor
+        for base in bases:
+            with pytest.raises(TypeError, match="__dict__"):
+                vars(base)
 
     def test_numbers_narrower_than_a_byte_are_refused(self):
         ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")

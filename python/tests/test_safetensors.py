@@ -239,7 +239,7 @@ class TestSave:
             ({"x": x}, {"metadata": {"a": 1}}, TypeError, "'int'"),
             ({1: x}, {}, TypeError, "expected a str, found 1"),
             ({"x": "text"}, {}, TypeError, "found str"),
-            ([x], {}, TypeError, "Mapping"),
+            ([x], {}, TypeError, "expected a dict, found list"),
         ]
         for tensors, options, kind, message in cases:
             with pytest.raises(kind, match=message) as caught:

@@ -355,11 +355,12 @@ class TestOthers:
         assert tensor.numpy()[0, 0] == 2
 
     def test_the_array_of_ml_dtypes_keeps_the_memory(self):
-        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
-        tensor = dlbridge.zeros(3, dtype="bfloat16")
-        gone = weakref.ref(tensor)
-        array = tensor.numpy()
-        del tensor
+        ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+        memory = np.ones(3, ml_dtypes.bfloat16)
+        gone = weakref.ref(memory)
+        array = dlbridge.from_dlpack(memory).numpy()
+        assert array.ctypes.data == memory.ctypes.data
+        del memory
         assert gone() is not None
         del array
         assert gone() is None
@@ -474,3 +475,33 @@ def test_no_call_imports_again(name, monkeypatch):
     call()
     monkeypatch.undo()
     assert found == []
+
+
+CLASSES = [
+    dlbridge.Tensor,
+    dlbridge.Channel,
+    dlbridge.Loan,
+    dlbridge.Message,
+    dlbridge.SealedTensors,
+    dlbridge.UnsealedTensors,
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_no_object_is_made_that_rust_has_not_filled_in(kind):
+    """A `__new__` of Python's led to `object.__new__(kind)`, whose first method ended the process."""
+    with pytest.raises(TypeError, match="immutable type"):
+        kind.__new__ = staticmethod(lambda cls: object.__new__(cls))
+    with pytest.raises(TypeError):
+        object.__new__(kind)
+    with pytest.raises(TypeError, match="not an acceptable base type"):
+        type("Derived", (kind,), {})
+
+
+def test_the_class_of_an_extension_is_immutable_as_well():
+    """Code has it from the first object on."""
+    example = pytest.importorskip("dlbridge_example", reason="the extension is not installed")
+    kind = type(example.to_planes(example.Image(2, 3)))
+    assert kind is not dlbridge.Tensor
+    with pytest.raises(TypeError, match="immutable type"):
+        kind.__new__ = staticmethod(lambda cls: object.__new__(cls))

@@ -13,13 +13,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::dtypes::numpy::{number_of, typestr_of_bits};
+use crate::dtypes::numpy::number_of;
 use crate::error::{error_of, unless_refused};
 use crate::ffi::borrow::copied;
 use crate::ffi::capsule;
+use crate::ffi::memory::viewed;
 use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::interpreter::made::{self, Entries};
-use crate::interpreter::{Attributes, module};
+use crate::interpreter::module;
 use crate::stream::{Ready, Stream};
 use crate::{Result, TensorObject};
 
@@ -91,24 +92,20 @@ fn by_from_dlpack<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, P
 /// `None` for another type, or without the package.
 #[cold]
 fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'py, PyAny>>> {
-    let (py, tensor) = (object.py(), object.get().inner());
-    let dtype = tensor.dtype();
-    if dtype.bits > 32 || number_of(dtype).is_some() {
+    let (py, dtype) = (object.py(), object.get().inner().dtype());
+    let bits = match dtype.itemsize() {
+        Some(1) => DType::U8,
+        Some(2) => DType::U16,
+        Some(4) => DType::U32,
+        _ => return Ok(None),
+    };
+    if number_of(dtype).is_some() {
         return Ok(None);
     }
-    let Some(bits) = typestr_of_bits(dtype) else { return Ok(None) };
     let Some(kind) = ml_dtype(py, dtype)? else { return Ok(None) };
-    let interface = array_interface_of(py, tensor, &bits)?;
-    // The array keeps the object that it reads the interface from, which keeps the tensor.
-    let fields = Entries::new(py)?;
-    fields.set("__array_interface__", interface)?;
-    fields.set("tensor", object.clone())?;
-    let fields = fields.into_dict();
-    let types = module(intern!(py, "types"))?;
-    let interface = types.attribute(intern!(py, "SimpleNamespace"))?.call((), Some(&fields))?;
-    let numpy = module(intern!(py, "numpy"))?;
-    let array = numpy.call_method1(intern!(py, "asarray"), (interface,))?;
-    Ok(Some(array.call_method1(intern!(py, "view"), (kind,))?))
+    // The base of the array is a tensor of the bits: an object that Python code cannot change.
+    let bits = TensorObject::new(viewed(&object.get().tensor, bits)?).into_bound(py)?;
+    Ok(Some(numpy_array_of(&bits)?.call_method1(intern!(py, "view"), (kind,))?))
 }
 
 /// The scalar type of the package `ml_dtypes` for a dtype that NumPy itself lacks. Without the package, each

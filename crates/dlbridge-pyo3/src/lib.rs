@@ -93,6 +93,8 @@ pub use ffi::borrow::{Promised, StableArguments};
 pub use ffi::callbacks::Borrow;
 pub use ffi::class::defer_reference_counts;
 #[doc(hidden)]
+pub use ffi::class::freeze;
+#[doc(hidden)]
 pub use ffi::driver::CurrentContext;
 pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
@@ -101,6 +103,6 @@ pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
 #[doc(hidden)]
 pub use interpreter::made::{Entries, Made};
 #[doc(hidden)]
-pub use interpreter::{extents, through_pyo3};
+pub use interpreter::{extents, items, through_pyo3};
 pub use object::TensorObject;
 pub use stream::Stream;

@@ -5,7 +5,8 @@ use std::ffi::CStr;
 
 use dlbridge::{ArcTensor, Tensor};
 use dlbridge_pyo3::{
-    ExportDlpack, Pickle, PyDType, PyTensor, Result, TensorObject, dlpack_class, dlpack_methods,
+    ExportDlpack, Pickle, PyDType, PyTensor, PyTensorMut, Result, TensorObject, dlpack_class,
+    dlpack_methods,
 };
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -227,5 +228,34 @@ fn a_tensor_of_an_extension_pickles_by_the_package() {
         let again = pickle.call_method1("loads", (pickled,)).expect("a tensor");
         let again = again.extract::<PyTensor>().expect("a tensor");
         assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
+        memory_that_is_written_is_not_pickled_in_any_protocol(&pickle, &tensor);
     });
+}
+
+/// A pickler read the bytes without a borrow, so that a writer on another thread tore them. In the test above, because it
+/// needs the package.
+fn memory_that_is_written_is_not_pickled_in_any_protocol(
+    pickle: &Bound<'_, PyModule>,
+    tensor: &Bound<'_, TensorObject>,
+) {
+    let dumps = |protocol: i32| pickle.call_method1("dumps", (tensor, protocol));
+    let reduce = |protocol: i32| tensor.call_method1("__reduce_ex__", (protocol,));
+    let writer = || tensor.extract::<PyTensorMut<i32>>();
+    let mut written = writer().expect("to write");
+    written.view_mut().fill(4);
+    for protocol in 0..=5 {
+        let error = dumps(protocol).expect_err("written");
+        assert!(error.to_string().contains("another argument"), "{error}");
+    }
+    drop(written);
+    for protocol in 0..5 {
+        let _pickled = reduce(protocol).expect("bytes");
+        writer().expect("the pickle has a copy");
+    }
+    dumps(5).expect("bytes");
+    writer().expect("the pickle has a copy");
+    let pickled = reduce(5).expect("a buffer");
+    writer().expect_err("the buffer is the memory itself");
+    drop(pickled);
+    writer().expect("the buffer is gone");
 }

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::ptr;
 
 use dlbridge::{DType, layout};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyModuleNotFoundError, PyTypeError, PyValueError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -123,9 +123,13 @@ pub(crate) fn ufunc<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 fn api(py: Python<'_>) -> PyResult<Make> {
-    let module = py
-        .import("numpy._core._multiarray_umath")
-        .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
+    let module = match py.import("numpy._core._multiarray_umath") {
+        // The name in NumPy 1.x.
+        Err(error) if error.is_instance_of::<PyModuleNotFoundError>(py) => {
+            py.import("numpy.core._multiarray_umath")?
+        }
+        module => module?,
+    };
     let capsule = module.getattr("_UFUNC_API")?.cast_into::<PyCapsule>()?;
     let table = capsule.pointer_checked(None)?.cast::<Make>();
     // SAFETY: the table of NumPy's ufunc API, which is longer (F5).

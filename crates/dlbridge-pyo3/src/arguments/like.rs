@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::error::{error_of, is_refusal};
+use crate::error::{error_of, is_refusal, unless_refused};
 use crate::import::import_tensor;
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{ANY_RANK, Error, PyTensorOf, Result};
@@ -101,7 +101,7 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
     let kind: String = found.attribute(intern!(py, "kind"))?.extract()?;
     let are_integers =
         matches!(&*kind, "i" | "u") && matches!(T::DTYPE.code, TypeCode::INT | TypeCode::UINT);
-    let is_empty = array.len().is_ok_and(|len| len == 0);
+    let is_empty = unless_refused(py, array.len())? == Some(0);
     if !(are_integers || is_empty) {
         let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
         if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {

@@ -109,7 +109,8 @@ impl TensorObject {
                  host, dlbridge.from_dlpack(x, device=\"cpu\")"
             )));
         }
-        let tensor = self.contiguous_on_host(py)?;
+        // Borrowed until the pickler has the bytes: a writer would change them meanwhile.
+        let tensor = kept(self.contiguous_on_host(py)?)?;
         let flags = tensor.flags().0 & KEPT.0;
         let (dtype, shape) = (name_of(py, tensor.dtype())?, tensor.shape().made(py)?);
         let len = tensor.nbytes() as i64;

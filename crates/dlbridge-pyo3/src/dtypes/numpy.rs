@@ -131,12 +131,6 @@ pub(crate) fn typestr_of(dtype: DType) -> Option<String> {
     dtype_of_typestr(&typestr).is_ok_and(|found| found == dtype).then_some(typestr)
 }
 
-/// The type string of unsigned integers with the same size as a dtype, which has none of its own.
-pub(crate) fn typestr_of_bits(dtype: DType) -> Option<String> {
-    let bits = u8::try_from(8 * dtype.itemsize()?).ok()?;
-    typestr_of(DType::new(TypeCode::UINT, bits))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +174,6 @@ mod tests {
             (typestr_of(DType::F32), typestr_of(DType::F32.with_lanes(2))),
             (Some(format!("{NATIVE}f4")), None)
         );
-        assert_eq!(typestr_of_bits(DType::BF16), typestr_of(DType::U16));
     }
 
     #[test]

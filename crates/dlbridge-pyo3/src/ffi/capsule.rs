@@ -127,8 +127,6 @@ pub(crate) fn keep(base: Borrowed<'_, '_, PyAny>) -> Option<KeepAlive> {
 /// is not renamed, and its destructor still owns the tensor.
 #[inline]
 pub(crate) fn take(capsule: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
-    // From here on no Python code runs that could consume the capsule.
-    release::prepare();
     // Without a GIL, two threads could find the same capsule unused.
     with_critical_section(&capsule, || match Content::of(|name| has_name(capsule, name)) {
         Some(Content::Versioned) => take_as::<DLManagedTensorVersioned>(capsule),

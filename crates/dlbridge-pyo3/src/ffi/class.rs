@@ -16,10 +16,11 @@
 //! same type.
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
-use std::mem::offset_of;
-use std::ptr;
+use std::mem::{self, offset_of};
+use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::{self, PyMethodDefPointer};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -27,11 +28,11 @@ use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::callbacks::{self, Attribute, Body, Publish};
 use super::versions::with_critical_section;
-use super::{borrow, buffer};
-use crate::error::is_refusal;
+use super::{borrow, buffer, capsule};
+use crate::error::{error_of, is_refusal};
 use crate::interpreter::head::Head;
 use crate::interpreter::made::{Made, text, tuple};
-use crate::interpreter::symbol;
+use crate::interpreter::{symbol, undisturbed};
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -72,7 +73,7 @@ pub fn defer_reference_counts(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Does the same for a class that PyO3 has just made, and for its methods. `made` is a new object
 /// of this thread.
 pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) -> PyResult<()> {
-    borrow::prepare(class.py())?;
+    borrow::find_table(class.py())?;
     // A copy: another thread that creates the class may add attributes during the loop.
     let names = class.getattr(intern!(class.py(), "__dict__"))?;
     let names = names.call_method0(intern!(class.py(), "copy"))?.cast_into::<PyDict>()?;
@@ -85,9 +86,6 @@ pub(crate) fn prepare_class(class: &Bound<'_, PyType>, made: &Bound<'_, PyAny>) 
 
 /// Defers the reference count of an object, if this Python can.
 fn defer(object: &Bound<'_, PyAny>) {
-    use std::ffi::{c_int, c_void};
-    use std::mem;
-    use std::ptr::NonNull;
     use std::sync::OnceLock;
 
     type Defer = unsafe extern "C" fn(*mut ffi::PyObject) -> c_int;
@@ -201,7 +199,71 @@ fn add(
         return Ok(());
     }
     // SAFETY: a new reference, or null with an exception set (F3).
-    kind.setattr(name, unsafe { Bound::from_owned_ptr_or_err(kind.py(), make()) }?)
+    match kind.setattr(name, unsafe { Bound::from_owned_ptr_or_err(kind.py(), make()) }?) {
+        // Another thread has completed the class meanwhile.
+        Err(_) if is_immutable(kind) => Ok(()),
+        result => result,
+    }
+}
+
+/// Makes a class of this library immutable, as `immutable_type` of PyO3 does where the limited API has a function for it
+/// (3.14). In a class with a `__new__` of Python's, `object.__new__` would make objects that no Rust code has filled in.
+///
+/// # Errors
+///
+/// Python's.
+pub fn freeze(kind: &Bound<'_, PyType>) -> PyResult<()> {
+    type Freeze = unsafe extern "C" fn(*mut ffi::PyTypeObject) -> c_int;
+    let raw = kind.as_type_ptr();
+    if let Some(function) = symbol(c"PyType_Freeze") {
+        // SAFETY: the function has this type in every version that has it (3.14; F5).
+        let freeze = unsafe { mem::transmute::<NonNull<c_void>, Freeze>(function) };
+        // SAFETY: attached, and a type (F1).
+        if unsafe { freeze(raw) } != 0 {
+            return Err(PyErr::fetch(kind.py()));
+        }
+    } else if let (Some(known), true) = (known(kind), Head::HAS_GIL) {
+        if !mro_of(kind)?.iter().skip(1).all(is_immutable) {
+            return Err(error_of::<PyTypeError>(
+                "expected bases that are immutable, found another",
+            ));
+        }
+        // SAFETY: the flags of the type, as they were compared; other threads wait for the GIL (F5).
+        unsafe { (*known).flags |= IMMUTABLE };
+        // SAFETY: attached, and a type (F1).
+        unsafe { ffi::PyType_Modified(raw) };
+    }
+    Ok(())
+}
+
+/// Freezes a class of PyO3's once PyO3 has set its last class attribute: what it replaces there is a capsule, whose end
+/// freezes the class.
+pub(crate) fn freeze_after(kind: &Bound<'_, PyType>, attribute: &str) -> PyResult<()> {
+    const NAME: &CStr = c"dlbridge.freezes";
+    unsafe extern "C" fn on_end(capsule: *mut ffi::PyObject) {
+        // SAFETY: Python calls the destructor with its capsule, which has this name (F1, F4).
+        let kind = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
+        // SAFETY: attached to the interpreter, as every destructor is (F1).
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: the class, which PyO3 keeps as long as the process; null if the capsule was renamed (F2).
+        let kind = unsafe { Bound::from_borrowed_ptr_or_opt(py, kind.cast()) };
+        undisturbed(py, || {
+            if let Some(kind) = kind.and_then(|kind| kind.cast_into().ok()) {
+                // An error leaves the class as it is.
+                let _ = freeze(&kind);
+            }
+        });
+    }
+    if is_immutable(kind) {
+        return Ok(());
+    }
+    // SAFETY: the class is not null, and the destructor is made for it (F4).
+    let before = unsafe { capsule::make(kind.py(), kind.as_ptr().cast(), NAME, Some(on_end)) }?;
+    match kind.setattr(attribute, before) {
+        // As above.
+        Err(_) if is_immutable(kind) => Ok(()),
+        result => result,
+    }
 }
 
 /// The `PyTypeObject` of Python 3.11 behind its head, as far as `tp_flags`.
@@ -349,9 +411,11 @@ pub(crate) fn is_final(kind: &Bound<'_, PyType>) -> bool {
 
 /// Whether a type does not change.
 pub(crate) fn is_immutable(kind: &Bound<'_, PyType>) -> bool {
-    const IMMUTABLE: c_ulong = 1 << 8;
     flags(kind) & IMMUTABLE != 0
 }
+
+/// `Py_TPFLAGS_IMMUTABLETYPE`.
+const IMMUTABLE: c_ulong = 1 << 8;
 
 fn flags(kind: &Bound<'_, PyType>) -> c_ulong {
     // SAFETY: a type (F1).
@@ -364,21 +428,19 @@ fn slot(kind: *mut ffi::PyTypeObject, number: c_int) -> *mut c_void {
     unsafe { ffi::PyType_GetSlot(kind, number) }
 }
 
-/// The address of a type's buffer functions, if the layout is as expected and they are unset.
-fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
-    if !Head::IS_COMPILED || has_buffers(kind) {
+/// The fields of a class's type object, if the layout is as expected.
+fn known(kind: &Bound<'_, PyType>) -> Option<*mut TypeObject> {
+    if !Head::IS_COMPILED {
         return None;
     }
     let raw = kind.as_type_ptr();
     let head = Head::measure(kind.py())?;
-    let known = head.fields::<TypeObject>(kind.as_ptr());
-    let meta = kind.get_type();
-    let size: usize = meta.getattr(intern!(kind.py(), "__basicsize__")).ok()?.extract().ok()?;
-    if size < head.size() + size_of::<TypeObject>() + size_of::<BufferProcs>() {
+    let fields = head.fields::<TypeObject>(kind.as_ptr());
+    if size_of_type(kind)? < head.size() + size_of::<TypeObject>() + size_of::<BufferProcs>() {
         return None;
     }
     // SAFETY: within the type object, whose size was asked for; plain numbers and pointers (F5).
-    let known = unsafe { &*known };
+    let known = unsafe { &*fields };
     // The neighbours on both sides, and more of them, are where they are expected.
     let agrees = known.flags == flags(kind)
         && known.setattro == slot(raw, ffi::Py_tp_setattro)
@@ -387,16 +449,32 @@ fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
         && known.hash == slot(raw, ffi::Py_tp_hash)
         && known.repr == slot(raw, ffi::Py_tp_repr)
         && known.dealloc == slot(raw, ffi::Py_tp_dealloc);
+    agrees.then_some(fields)
+}
+
+/// The size of a class's type object.
+fn size_of_type(kind: &Bound<'_, PyType>) -> Option<usize> {
+    kind.get_type().getattr(intern!(kind.py(), "__basicsize__")).ok()?.extract().ok()
+}
+
+/// The address of a type's buffer functions, if the layout is as expected and they are unset.
+fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
+    if has_buffers(kind) {
+        return None;
+    }
+    // SAFETY: as compared; plain numbers and pointers (F5).
+    let as_buffer = unsafe { (*known(kind)?).as_buffer };
     // A heap type's functions stand in the type object.
-    let offset = known.as_buffer.addr().checked_sub(raw.addr())?;
+    let offset = as_buffer.addr().checked_sub(kind.as_ptr().addr())?;
+    let head = Head::measure(kind.py())?;
     let after_flags = head.size() + offset_of!(TypeObject, flags) + size_of::<c_ulong>();
     let is_inside = offset >= after_flags
         && offset % align_of::<BufferProcs>() == 0
-        && offset + size_of::<BufferProcs>() <= size;
-    if !(agrees && is_inside) {
+        && offset + size_of::<BufferProcs>() <= size_of_type(kind)?;
+    if !is_inside {
         return None;
     }
     // SAFETY: inside the type object, as measured (F5).
-    let functions = unsafe { &*known.as_buffer };
-    (functions.get.is_none() && functions.release.is_none()).then_some(known.as_buffer)
+    let functions = unsafe { &*as_buffer };
+    (functions.get.is_none() && functions.release.is_none()).then_some(as_buffer)
 }

@@ -11,20 +11,21 @@ use std::ptr;
 use dlbridge::ffi::KeepAlive;
 use dlbridge::sys::DLTensor;
 use dlbridge::{Device, Flags, Tensor};
+use pyo3::exceptions::PyModuleNotFoundError;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyMemoryView, PyType};
 use pyo3::{Borrowed, intern};
 
 use super::buffer::KeepsExtents;
-use super::capsule;
 use super::class::is_named;
+use super::{borrow, capsule};
 use crate::Result;
 use crate::dtypes::numpy::DTYPES;
 use crate::error::unless_refused;
 use crate::interpreter::Once;
 use crate::interpreter::head::Head;
-use crate::release::{self, Owner};
+use crate::release::Owner;
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
@@ -173,6 +174,7 @@ impl Api {
         number: c_int,
         shape: &[i64],
     ) -> Result<Option<Tensor>> {
+        borrow::prepare(py)?;
         if shape.len() > MAX_RANK {
             return Ok(None);
         }
@@ -206,9 +208,13 @@ impl Api {
         if cfg!(not(target_pointer_width = "64")) || Head::measure(py).is_none() {
             return Ok(None);
         }
-        let module = py
-            .import("numpy._core._multiarray_umath")
-            .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
+        let module = match py.import("numpy._core._multiarray_umath") {
+            // The name in NumPy 1.x, whose stub in NumPy 2.x has an exception of its own for each error.
+            Err(error) if error.is_instance_of::<PyModuleNotFoundError>(py) => {
+                py.import("numpy.core._multiarray_umath")?
+            }
+            module => module?,
+        };
         let capsule = module.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
         let table = capsule.pointer_checked(None)?.cast::<*mut c_void>();
         let entry = |index| {
@@ -309,7 +315,6 @@ impl<'a, 'py> Array<'a, 'py> {
     pub(crate) fn tensor(self, keep_of: KeepOf) -> Result<Option<Tensor>> {
         let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_RANK];
         // From here on no Python code runs that could change the array.
-        release::prepare();
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
         let descriptor = &descriptor;
         if let Some(keep) = self.export_behind(descriptor, keep_of) {

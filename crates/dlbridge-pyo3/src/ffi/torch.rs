@@ -25,7 +25,7 @@ use crate::Result;
 use crate::error::unless_refused;
 use crate::interpreter::head::Head;
 use crate::interpreter::imported_module;
-use crate::release::{self, Owner};
+use crate::release::Owner;
 
 /// Where the values of an object are.
 pub(crate) enum Values {
@@ -102,7 +102,6 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         let Some((functions, handle)) = self.functions() else { return Ok(None) };
         let Some(shim) = &functions.shim else { return Ok(None) };
         // From here on no Python code runs that could change the tensor.
-        release::prepare();
         // SAFETY: the handle of a tensor of PyTorch (the duty of the caller of `new`; F5).
         let Some(descriptor) = (unsafe { shim.read(handle) }) else { return Ok(None) };
         // SAFETY: the same.

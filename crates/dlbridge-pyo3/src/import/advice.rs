@@ -4,14 +4,12 @@
 use dlbridge::protocol::table::no_memory;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyIterator, PySequence, PyString, PyType,
-};
+use pyo3::types::{PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyIterator, PyString, PyType};
 use pyo3::{Borrowed, intern};
 
 use super::exchange;
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::interpreter::{Attributes, extents, module};
+use crate::interpreter::{Attributes, extents, is_sequence, module};
 use crate::types::{framework_of, loaded, name_of};
 use crate::{Error, Result};
 
@@ -57,7 +55,7 @@ fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
     } else if object.is_instance_of::<PyInt>()
         || object.is_instance_of::<PyFloat>()
         || object.is_instance_of::<PyComplex>()
-        || object.cast::<PySequence>().is_ok()
+        || is_sequence(object)
         || has(intern!(py, "__array__"))?
     {
         "; convert it with numpy.asarray(x)"
@@ -79,6 +77,25 @@ pub(super) fn refuse_scalar(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
         Some(problem) => Err(Error::dtype(problem)),
         None => Ok(()),
     }
+}
+
+/// Rejects an array of NumPy whose elements have no bytes: NumPy's own `__dlpack__` divides by their size, which ends the
+/// process.
+#[cold]
+pub(super) fn refuse_without_size(object: Borrowed<'_, '_, PyAny>) -> Result<()> {
+    let py = object.py();
+    let size = object.attribute(intern!(py, "itemsize"))?;
+    if unless_refused(py, size.extract::<usize>())? != Some(0) {
+        return Ok(());
+    }
+    Err(Error::dtype(without_size(&object.attribute(intern!(py, "dtype"))?)?))
+}
+
+fn without_size(dtype: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(format!(
+        "dtype: expected elements of a byte or more, found {}, which has none",
+        dtype.str()?
+    ))
 }
 
 /// Rejects an array of `numpy.ma` with masked elements: a tensor has no mask. (`__dlpack__` of that
@@ -200,6 +217,9 @@ fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>>
     let kind: char = kind.extract()?;
     let is_native: bool = dtype.attribute(intern!(py, "isnative"))?.extract()?;
     let itemsize: usize = dtype.attribute(intern!(py, "itemsize"))?.extract()?;
+    if itemsize == 0 {
+        return without_size(&dtype).map(Some);
+    }
     let names = dtype.attribute(intern!(py, "names"))?;
     let (expected, help) = match kind {
         'b' | 'i' | 'u' | 'f' | 'c' if !is_native => {

@@ -45,14 +45,19 @@ pub(super) fn import_by_path(
             if let Some(tensor) = array.tensor(TensorObject::keep)? {
                 return Ok((tensor, Protocol::NumPy));
             }
+            advice::refuse_without_size(object)?;
         }
+        Some(Path::NumPySubclass) => exporting(|| advice::refuse_without_size(object))?,
         Some(Path::Buffer) => return Ok((buffer::import_buffer(object)?, Protocol::Buffer)),
         Some(Path::Jax) => {
             if let Some(found) = fallback::import_jax(object)? {
                 return Ok(found);
             }
         }
-        Some(Path::Masked) => exporting(|| advice::refuse_mask(object))?,
+        Some(Path::Masked) => exporting(|| {
+            advice::refuse_mask(object)?;
+            advice::refuse_without_size(object)
+        })?,
         Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
         Some(Path::Torch(torch)) => {
             if let Some(tensor) = exchange::import_torch(torch)? {

@@ -24,9 +24,10 @@ use dlbridge::MAX_RANK;
 use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
 use dlbridge::protocol::attached::{Attachment, version};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PySequence, PyString};
+use pyo3::types::{PyDict, PyIterator, PyString};
 #[cfg(not(windows))]
 use pyo3::{Borrowed, types::PyTuple};
 
@@ -201,12 +202,43 @@ pub(crate) fn check_ended() {
     }
 }
 
+/// Whether an object is a sequence, as Python's functions in C see it. `PySequence` of PyO3 asks `collections.abc`, whose
+/// exceptions it hides, and whose locks a forked child may wait for.
+pub(crate) fn is_sequence(object: Borrowed<'_, '_, PyAny>) -> bool {
+    // SAFETY: attached, and an object (F1).
+    unsafe { ffi::PySequence_Check(object.as_ptr()) == 1 }
+}
+
+/// The items of a dict, or of another object with `keys` that is no array and no table; `None` for any other object.
+/// (`PyMapping` of PyO3: see `is_sequence`.)
+///
+/// # Errors
+///
+/// Those of the object's own code.
+pub fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    let py = object.py();
+    let is_mapping = object.is_instance_of::<PyDict>()
+        || (object.hasattr(intern!(py, "keys"))? && !object.hasattr(intern!(py, "shape"))?);
+    if !is_mapping {
+        return Ok(None);
+    }
+    each(object.call_method0(intern!(py, "items"))?.try_iter()?).collect::<PyResult<_>>().map(Some)
+}
+
+/// The objects of an iterator. The hint of PyO3's own asks `__len__`, and hides its exception.
+fn each<'py>(
+    mut items: Bound<'py, PyIterator>,
+) -> impl Iterator<Item = PyResult<Bound<'py, PyAny>>> {
+    std::iter::from_fn(move || items.next())
+}
+
 /// The ints of a sequence, no more than make a shape impossible; `None` for a text or another object. PyO3's own
 /// extraction makes room for as many as `__len__` says, hides its exception, and iterates without an end.
 #[must_use]
 pub fn extents(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<i64>>> {
-    let is_list = object.is_instance_of::<PySequence>() && !object.is_instance_of::<PyString>();
-    is_list.then(|| object.try_iter()?.take(MAX_RANK + 1).map(|item| item?.extract()).collect())
+    let is_list = is_sequence(object) && !object.is_instance_of::<PyString>();
+    is_list
+        .then(|| each(object.try_iter()?).take(MAX_RANK + 1).map(|item| item?.extract()).collect())
 }
 
 /// Attributes of an object. PyO3's functions are compiled into each place that calls them, these once.

@@ -26,6 +26,7 @@ use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
+use crate::error::is_refusal;
 use crate::interpreter::{add_pending, attached, check_ended, is_initialized, undisturbed};
 pub(crate) use queue::NeedsInterpreter;
 use queue::{Pass, Passed, push};
@@ -54,7 +55,6 @@ impl<T: NeedsInterpreter> Pass<T> for Released {
 impl<T: NeedsInterpreter> Owner<T> {
     #[inline]
     pub(crate) fn new(value: T) -> Self {
-        prepare();
         Self::of(value)
     }
 }
@@ -97,9 +97,7 @@ fn release<T: NeedsInterpreter>(value: T) {
 /// The rules for dropping tensors of other producers.
 static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
-/// Called before the first import.
 pub(crate) fn binding() -> &'static Binding {
-    prepare();
     &BINDING
 }
 
@@ -111,23 +109,33 @@ fn may_delete() -> bool {
 /// Whether the exit handler was registered, or is being registered.
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Prepares for the first owner, which runs Python code once: called before a descriptor is read that
-/// such code could free.
+/// Prepares for the first owner, which runs Python code once (`borrow::prepare` does so before memory is read).
+///
+/// # Errors
+///
+/// An exception that says nothing of the interpreter, such as an interrupt in the import of `atexit`. The next call
+/// prepares then.
 #[inline]
-pub(crate) fn prepare() {
-    if !IS_PREPARED.load(Ordering::Relaxed) {
-        prepare_now();
-    }
+pub(crate) fn prepare_owners(py: Python<'_>) -> PyResult<()> {
+    if IS_PREPARED.load(Ordering::Relaxed) { Ok(()) } else { prepare_now(py) }
 }
 
 #[cold]
-fn prepare_now() {
+fn prepare_now(py: Python<'_>) -> PyResult<()> {
     on_unwind(check_ended);
-    if let Some(py) = attached() {
-        if !IS_PREPARED.swap(true, Ordering::Relaxed) {
-            prepare_ending(py);
+    if IS_PREPARED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    match register(py) {
+        Ok(()) => MAY_END.store(false, Ordering::SeqCst),
+        // Without an exit handler, `is_running` asks each time.
+        Err(error) if is_refusal(py, &error) => {}
+        Err(error) => {
+            IS_PREPARED.store(false, Ordering::Relaxed);
+            return Err(error);
         }
     }
+    Ok(())
 }
 
 /// The depth from which nested releases run in a loop.
@@ -216,13 +224,6 @@ static MAY_END: AtomicBool = AtomicBool::new(true);
 static CALLING: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers [`on_exit`] to run before the interpreter ends.
-fn prepare_ending(py: Python<'_>) {
-    // Where there is no exit handler, `is_running` is asked each time.
-    if register(py).is_ok() {
-        MAY_END.store(false, Ordering::SeqCst);
-    }
-}
-
 fn register(py: Python<'_>) -> PyResult<()> {
     let handler = PyCFunction::new_closure(py, None, None, on_exit)?;
     py.import("atexit")?.call_method1("register", (handler,))?;

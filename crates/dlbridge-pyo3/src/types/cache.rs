@@ -68,7 +68,8 @@ const MASKED: usize = 3;
 const TORCH_SUBCLASS: usize = 4;
 const BUFFER: usize = 5;
 const JAX: usize = 6;
-const TORCH: usize = 7;
+const NUMPY_SUBCLASS: usize = 7;
+const TORCH: usize = 8;
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
@@ -76,6 +77,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
         Some(TypePath::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(TypePath::Own) => ptr::without_provenance_mut(OWN),
         Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
+        Some(TypePath::NumPySubclass) => ptr::without_provenance_mut(NUMPY_SUBCLASS),
         Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
         Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
         Some(TypePath::Jax) => ptr::without_provenance_mut(JAX),
@@ -98,6 +100,7 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
         NUMPY => Some(TypePath::NumPy),
         OWN => Some(TypePath::Own),
         MASKED => Some(TypePath::Masked),
+        NUMPY_SUBCLASS => Some(TypePath::NumPySubclass),
         TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
         BUFFER => Some(TypePath::Buffer),
         JAX => Some(TypePath::Jax),
@@ -169,6 +172,7 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Result<Optio
         // SAFETY: the path of the object's own type, for which `find` asked `is_array_type` (F5).
         TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
         TypePath::Masked => Path::Masked,
+        TypePath::NumPySubclass => Path::NumPySubclass,
         TypePath::TorchSubclass => Path::TorchSubclass,
         // SAFETY: the path of the object's own type, which goes by this table (`find`; F5).
         TypePath::Own => Path::Own(unsafe { Published::new(object, table::of::<TensorObject>()) }),
@@ -228,11 +232,13 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
             | TypePath::Jax,
         ) => kind.clone().into_any().unbind(),
         // ctypes makes a type for each length of array.
-        Some(TypePath::TorchSubclass | TypePath::Buffer) | None => match watched(kind) {
-            Ok(guard) => guard,
-            // Out of memory: asked again next time.
-            Err(_) => return,
-        },
+        Some(TypePath::NumPySubclass | TypePath::TorchSubclass | TypePath::Buffer) | None => {
+            match watched(kind) {
+                Ok(guard) => guard,
+                // Out of memory: asked again next time.
+                Err(_) => return,
+            }
+        }
     };
     let kind = kind.as_type_ptr();
     let replaced = {

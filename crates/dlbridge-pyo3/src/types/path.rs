@@ -34,6 +34,8 @@ pub(crate) enum Path<'a, 'py> {
     NumPy(Array<'a, 'py>),
     /// `numpy.ma.MaskedArray`: by `__dlpack__`, if no element is masked.
     Masked,
+    /// Another class derived from `numpy.ndarray`: by `__dlpack__`, if its elements have bytes.
+    NumPySubclass,
     /// A class derived from `torch.Tensor` with a hook of its own, which may have no memory: by
     /// `__dlpack__`, if its memory holds its values.
     TorchSubclass,
@@ -67,6 +69,7 @@ impl Path<'_, '_> {
 pub(super) enum TypePath {
     NumPy,
     Masked,
+    NumPySubclass,
     TorchSubclass,
     Own,
     Table(&'static DLPackExchangeAPI),
@@ -107,7 +110,11 @@ pub(super) fn find<'py>(
     let is_jax = is_jax(kind)?;
     let publisher = if is_jax { Some(kind.clone()) } else { publisher_of(kind)? };
     let Some(publisher) = publisher else {
-        let path = has_only_a_buffer(kind)?.then_some(TypePath::Buffer);
+        let path = if any(&mro_of(kind)?, |class| is_named(class, |it| it == "numpy", "ndarray"))? {
+            Some(TypePath::NumPySubclass)
+        } else {
+            has_only_a_buffer(kind)?.then_some(TypePath::Buffer)
+        };
         let version = path.and(version).unwrap_or(type_version::ANY);
         return Ok(Found { path, version, method: None });
     };

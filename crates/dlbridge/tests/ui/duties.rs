@@ -32,6 +32,10 @@ mod import_is_unsafe {
         let _ = tensor.assume_frozen();
         let _ = tensor.assume_exclusive();
         let _ = dlbridge::ffi::view_mut_unchecked::<i32>(&tensor);
+        let _ = dlbridge::ffi::give(Tensor::from(vec![1]), |_| unreachable!());
+        let _ = dlbridge::ffi::give_shared(Tensor::from(vec![1]), |_| unreachable!());
+        let kept = dlbridge::ffi::Kept { number: 0, start: 0, end: |_, _| {} };
+        let _ = dlbridge::ffi::keep_borrowed(tensor, kept);
     }
 }
 

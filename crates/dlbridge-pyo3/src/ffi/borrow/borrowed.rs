@@ -13,7 +13,7 @@ use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, 
 use pyo3::prelude::*;
 
 use super::shared;
-use crate::{Error, Result};
+use crate::{Error, Result, release};
 
 /// A tensor whose memory is borrowed, until this is dropped.
 #[derive(Debug)]
@@ -90,7 +90,9 @@ impl Borrowed {
         };
         let (borrow, tensor) = self.into_parts();
         let number = shared::keep(&bytes, borrow & !WRITES);
-        ffi::keep_borrowed(tensor, Kept { number, start: bytes.start, end: shared::end })
+        let borrow = Kept { number, start: bytes.start, end: shared::end };
+        // SAFETY: a borrow to read of these bytes, in the table of borrows (F9).
+        unsafe { ffi::keep_borrowed(tensor, borrow) }
     }
 
     fn into_parts(self) -> (usize, Tensor) {
@@ -278,22 +280,37 @@ pub(crate) fn copied(tensor: &Tensor) -> Result<Tensor> {
 #[inline]
 pub(crate) fn give(py: Python<'_>, tensor: Tensor) -> Result<Tensor> {
     prepare(py)?;
-    Ok(ffi::give(tensor, enter))
+    // SAFETY: the callers export it; `enter` borrows in the table of borrows (F9).
+    Ok(unsafe { ffi::give(tensor, enter) })
 }
 
 /// As [`give`], for an object of Python, whose class is prepared before the object is made.
 #[inline]
 pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
-    ffi::give_shared(tensor, enter)
+    // SAFETY: the callers put it into an object, whose elements are read by `Reading`; `enter` borrows in the table
+    // of borrows (F9).
+    unsafe { ffi::give_shared(tensor, enter) }
 }
 
-/// Finds the table of the process, before memory comes from Python, or goes there.
+/// Prepares for memory that comes from Python, or goes there, which runs Python code once: called before a descriptor is
+/// read that such code could free.
+///
+/// # Errors
+///
+/// A `MemoryError`, or that of a signal handler.
+#[inline]
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    release::prepare_owners(py)?;
+    find_table(py)
+}
+
+/// Finds the table of the process, which runs no Python code.
 ///
 /// # Errors
 ///
 /// A `MemoryError`.
 #[inline]
-pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn find_table(py: Python<'_>) -> PyResult<()> {
     shared::find(py)
 }
 

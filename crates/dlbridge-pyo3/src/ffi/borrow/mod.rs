@@ -49,7 +49,9 @@ use crate::error::error_of;
 
 #[cfg(feature = "tensor-methods")]
 pub(crate) use borrowed::read_at_once;
-pub(crate) use borrowed::{Borrowed, Reading, copied, give, give_shared, kept, prepare};
+pub(crate) use borrowed::{
+    Borrowed, Reading, copied, find_table, give, give_shared, kept, prepare,
+};
 pub use borrowed::{Promised, StableArguments};
 
 /// What the borrower does with the elements.

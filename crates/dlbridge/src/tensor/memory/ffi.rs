@@ -343,27 +343,39 @@ pub fn bytes(tensor: &Tensor) -> Option<Bytes> {
 /// A tensor of class [`Shared`](Access::Shared) that Rust keeps, with a borrow of its memory, which ends when the
 /// last handle in Rust is dropped or [given](give) away.
 ///
+/// # Safety
+///
+/// Until `borrow` is dropped, no code in Rust writes the tensor's memory.
+///
 /// # Panics
 ///
 /// If the tensor is of another class.
 #[must_use]
-pub fn keep_borrowed(tensor: Tensor, borrow: Kept) -> Tensor {
+pub unsafe fn keep_borrowed(tensor: Tensor, borrow: Kept) -> Tensor {
     Tensor(tensor.0.kept(borrow))
 }
 
 /// The tensor for code outside Rust. If handles in Rust share its memory, `borrow` borrows it to read until
 /// the last of them is dropped.
+///
+/// # Safety
+///
+/// Rust accesses the elements of the result only while the binding borrows them: the borrow that the tensor had
+/// has ended. Until the value that `borrow` returns is dropped, no code in Rust writes these bytes.
 #[must_use]
 #[inline]
-pub fn give(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> Tensor {
+pub unsafe fn give(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> Tensor {
     Tensor(tensor.0.given(Some(borrow)))
 }
 
-/// As [`give`], for an object that code outside Rust shares. The class is no longer `Exclusive`. Rust reads
-/// its memory only while the binding borrows it.
+/// As [`give`], for an object that code outside Rust shares. The class is no longer `Exclusive`.
+///
+/// # Safety
+///
+/// As for [`give`].
 #[must_use]
 #[inline]
-pub fn give_shared(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> ArcTensor {
+pub unsafe fn give_shared(tensor: Tensor, borrow: fn(&Bytes) -> Kept) -> ArcTensor {
     tensor.into_given(borrow)
 }
 
