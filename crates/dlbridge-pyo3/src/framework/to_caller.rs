@@ -123,12 +123,32 @@ impl PyTensor {
     }
 }
 
-/// Makes an array of the caller's type by its framework's `from_dlpack`, or one of NumPy.
+/// Makes an array of the caller's type by its framework's `from_dlpack`, or one of NumPy for an object that is not an
+/// array of a framework with that.
 fn by_from_dlpack<'py>(object: &Bound<'py, PyAny>, tensor: Tensor) -> Result<Bound<'py, PyAny>> {
-    let py = object.py();
-    let Some(Importer { function, framework }) = Importer::for_type_of(object)? else {
-        return numpy_array(py, tensor);
+    let kind = object.get_type();
+    let framework = framework_of(&kind)?;
+    if let Some(function) = types::importer_of(&kind) {
+        return made_by(function.bind(object.py()), framework, object, tensor);
+    }
+    let Some(function) = find(object, &kind, framework)? else {
+        return numpy_array(object.py(), tensor);
     };
+    // Any other is not remembered: two objects may well have two namespaces.
+    if !framework.has(&function)? {
+        return made_by(&function, &UNKNOWN, object, tensor);
+    }
+    types::remember_importer(&kind, framework, &function);
+    made_by(&function, framework, object, tensor)
+}
+
+fn made_by<'py>(
+    function: &Bound<'py, PyAny>,
+    framework: &Framework,
+    object: &Bound<'py, PyAny>,
+    tensor: Tensor,
+) -> Result<Bound<'py, PyAny>> {
+    let py = object.py();
     if tensor.is_read_only() && !framework.keeps_read_only {
         return Err(forgets_read_only(object, &tensor));
     }
@@ -208,31 +228,6 @@ fn forgets_read_only(object: &Bound<'_, PyAny>, tensor: &Tensor) -> Error {
         "access: expected writable memory, found read-only memory{why}, which {kind} may \
          forget; pass a copy: np.array(x), or bytearray(x) of bytes"
     ))
-}
-
-/// A framework's `from_dlpack`.
-struct Importer<'py> {
-    function: Bound<'py, PyAny>,
-    framework: &'static Framework,
-}
-
-impl<'py> Importer<'py> {
-    /// The function that makes arrays of the type of `object`; `None` for an object that is not an array
-    /// of a framework with `from_dlpack`.
-    fn for_type_of(object: &Bound<'py, PyAny>) -> Result<Option<Self>> {
-        let kind = object.get_type();
-        let framework = framework_of(&kind)?;
-        if let Some(function) = types::importer_of(&kind) {
-            return Ok(Some(Self { function, framework }));
-        }
-        let Some(function) = find(object, &kind, framework)? else { return Ok(None) };
-        // Any other is not remembered: two objects may well have two namespaces.
-        if !framework.has(&function)? {
-            return Ok(Some(Self { function, framework: &UNKNOWN }));
-        }
-        types::remember_importer(&kind, &function);
-        Ok(Some(Self { function, framework }))
-    }
 }
 
 /// `from_dlpack` of the object's namespace, else of its type, else of the package of its type.

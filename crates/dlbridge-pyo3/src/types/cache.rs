@@ -39,11 +39,17 @@ struct Details {
     /// The `__dlpack__` that the class with the exchange table had at the first sight. While it has another one, that
     /// one is called.
     method: Option<Py<PyAny>>,
-    /// The type's framework, once it was looked up.
-    framework: Option<&'static Framework>,
+}
+
+/// What is known of a type's framework. It is never freed: each has one framework, and a function of its own.
+struct Known {
+    framework: &'static Framework,
     /// The `from_dlpack` that makes arrays of this type, if it is the framework's own.
     importer: Option<Py<PyAny>>,
 }
+
+/// All that is known. Locked by writers.
+static KNOWN: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
 
 fn details() -> MutexGuard<'static, [Option<Details>; COUNT]> {
     DETAILS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,6 +64,8 @@ struct Slot {
     of: AtomicU32,
     /// The path, as [`encoded`].
     path: AtomicPtr<DLPackExchangeAPI>,
+    /// Null before the framework is looked up.
+    known: AtomicPtr<Known>,
 }
 
 /// The addresses that encode the paths without a table. No table is at these addresses.
@@ -115,6 +123,7 @@ impl Slot {
             kind: AtomicPtr::new(ptr::null_mut()),
             of: AtomicU32::new(type_version::ANY),
             path: AtomicPtr::new(ptr::null_mut()),
+            known: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -134,14 +143,32 @@ impl Slot {
         is_valid.then(|| unsafe { decoded(path) })
     }
 
+    /// What is known of the framework of a type in this slot.
+    fn known(&self, kind: *mut ffi::PyTypeObject) -> Option<&'static Known> {
+        let version = self.version.load(Ordering::Acquire);
+        let is_of = self.is_of(kind);
+        let known = self.known.load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
+        // SAFETY: null, or a box that is never freed (`remember_known`; F6).
+        if is_of && is_whole { unsafe { known.as_ref() } } else { None }
+    }
+
     /// Writers hold the lock of `DETAILS`.
     fn set(&self, kind: *mut ffi::PyTypeObject, of: u32, path: Option<TypePath>) {
+        self.write(|| {
+            self.kind.store(kind, Ordering::Relaxed);
+            self.of.store(of, Ordering::Relaxed);
+            self.path.store(encoded(path), Ordering::Relaxed);
+            self.known.store(ptr::null_mut(), Ordering::Relaxed);
+        });
+    }
+
+    fn write(&self, stores: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        self.kind.store(kind, Ordering::Relaxed);
-        self.of.store(of, Ordering::Relaxed);
-        self.path.store(encoded(path), Ordering::Relaxed);
+        stores();
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
@@ -259,41 +286,76 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
             }
         });
         SLOTS[at].set(kind, version, path);
-        details[at].replace(Details { guard, method, framework: None, importer: None })
+        details[at].replace(Details { guard, method })
     };
     // Freeing a type may run Python code: not under the lock.
     drop(replaced);
 }
 
-/// Reads or writes the details of a cached type.
-fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&mut Details) -> R) -> Option<R> {
+/// Reads the details of a cached type.
+fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&Details) -> R) -> Option<R> {
     let kind = kind.as_type_ptr();
-    let mut details = details();
+    let details = details();
     let at = slot_with(kind, slot_of(kind))?;
-    details[at].as_mut().map(work)
+    details[at].as_ref().map(work)
+}
+
+/// What is known of a type's framework, read without a lock.
+fn known(kind: &Bound<'_, PyType>) -> Option<&'static Known> {
+    let kind = kind.as_type_ptr();
+    let home = slot_of(kind);
+    SLOTS[home].known(kind).or_else(|| SLOTS[home ^ 1].known(kind))
 }
 
 /// The framework of a type, or of the nearest type that it is derived from.
 pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> Result<&'static Framework> {
-    if let Some(Some(framework)) = with_details(kind, |details| details.framework) {
-        return Ok(framework);
+    if let Some(known) = known(kind) {
+        return Ok(known.framework);
     }
     let framework = Framework::look_up(kind)?;
-    with_details(kind, |details| details.framework = Some(framework));
+    remember_known(kind, framework, None);
     Ok(framework)
 }
 
 /// The cached `from_dlpack` of a type.
-pub(crate) fn importer_of<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyAny>> {
-    let clone = |importer: &Py<PyAny>| importer.bind(kind.py()).clone();
-    with_details(kind, |details| details.importer.as_ref().map(clone)).flatten()
+pub(crate) fn importer_of(kind: &Bound<'_, PyType>) -> Option<&'static Py<PyAny>> {
+    known(kind)?.importer.as_ref()
 }
 
 /// Caches the `from_dlpack` of a type's framework.
-pub(crate) fn remember_importer(kind: &Bound<'_, PyType>, importer: &Bound<'_, PyAny>) {
-    let importer = importer.clone().unbind();
-    // Dropping the former one may run Python code: not under the lock.
-    drop(with_details(kind, |details| details.importer.replace(importer)));
+pub(crate) fn remember_importer(
+    kind: &Bound<'_, PyType>,
+    framework: &'static Framework,
+    importer: &Bound<'_, PyAny>,
+) {
+    remember_known(kind, framework, Some(importer));
+}
+
+#[cold]
+fn remember_known(
+    kind: &Bound<'_, PyType>,
+    framework: &'static Framework,
+    importer: Option<&Bound<'_, PyAny>>,
+) {
+    let address = importer.map(|importer| importer.as_ptr());
+    let is_this = |known: &&&Known| {
+        ptr::eq(known.framework, framework)
+            && known.importer.as_ref().map(|known| known.as_ptr()) == address
+    };
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = all.iter().find(is_this).copied();
+    let known = found.unwrap_or_else(|| {
+        let importer = importer.map(|importer| importer.clone().unbind());
+        let new = &*Box::leak(Box::new(Known { framework, importer }));
+        all.push(new);
+        new
+    });
+    drop(all);
+    let (kind, _details) = (kind.as_type_ptr(), details());
+    if let Some(at) = slot_with(kind, slot_of(kind)) {
+        let known = ptr::from_ref(known).cast_mut();
+        SLOTS[at].write(|| SLOTS[at].known.store(known, Ordering::Release));
+    }
 }
 
 /// A weak reference whose callback clears the type's slot.
@@ -340,6 +402,26 @@ mod tests {
                 assert!(slot.get(kind(1)).is_none_or(|path| matches!(path, Some(TypePath::NumPy))));
                 assert!(slot.get(kind(2)).is_none_or(|path| path.is_none()));
             }
+        });
+    }
+
+    /// Each result for JAX took the lock of all types twice: without the GIL, threads waited for each other.
+    #[test]
+    fn what_is_known_of_a_framework_is_read_without_the_lock() {
+        Python::attach(|py| {
+            let array = py.import("numpy").and_then(|numpy| numpy.call_method1("zeros", (3,)));
+            let array = array.expect("NumPy");
+            path_of(array.as_borrowed()).expect("a path");
+            let kind = array.get_type();
+            let framework = framework_of(&kind).expect("NumPy");
+            remember_importer(&kind, framework, array.as_any());
+            remember_importer(&kind, framework, array.as_any());
+            let _locked = details();
+            assert!(framework_of(&kind).expect("NumPy").has_numpys_memory);
+            assert!(importer_of(&kind).expect("remembered").is(&array));
+            let known = KNOWN.lock().expect("no panic");
+            let is_it = |known: &&&Known| known.importer.as_ref().is_some_and(|it| it.is(&array));
+            assert_eq!(known.iter().filter(is_it).count(), 1, "once");
         });
     }
 }
