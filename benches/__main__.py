@@ -22,7 +22,7 @@ from build import SOURCES, build, build_all, modules, version
 from tables import Section, Unmeasured, aligned, keep
 
 RUST_PARTS = ["shares", "views", "reads"]
-PYTHON_PARTS = ["paths", "copies", "threads"]
+PYTHON_PARTS = ["paths", "copies"]
 
 
 def machine(*, python: bool) -> str:
@@ -67,16 +67,15 @@ def python(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:
     if "copies" in parts:
         build_all(quick=True)
     os.environ |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
-    is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
     if "copies" in parts:
         script = SOURCES / "copies.py"
         yield lambda script=script: sections.copies(sections.output(sys.executable, script))
-    if "threads" in parts:
-        language = "Free-threaded Python" if is_free else "Python"
-        script = SOURCES / "threads.py"
-        yield lambda script=script: sections.threads(
-            language, sections.output(sys.executable, script)
-        )
+
+
+def in_threads() -> Section:
+    is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
+    language = "Free-threaded Python" if is_free else "Python"
+    return sections.threads(language, sections.output(sys.executable, SOURCES / "threads.py"))
 
 
 def in_processes(program: Path) -> Section:
@@ -98,6 +97,7 @@ def main() -> None:
     of_python.add_argument("--quick", action="store_true")
     commands.add_parser("calls")
     commands.add_parser("operators").add_argument("--gpu", action="store_true")
+    commands.add_parser("threads")
     commands.add_parser("processes").add_argument("program")
     commands.add_parser("julia").add_argument("file")
     commands.add_parser("check").add_argument("bare")
@@ -121,6 +121,8 @@ def main() -> None:
         todo = iter([paths.calls])
     elif given.command == "operators":
         todo = iter([operators.section])
+    elif given.command == "threads":
+        todo = iter([in_threads])
     elif given.command == "processes":
         todo = iter([lambda: in_processes(Path(given.program))])
     else:

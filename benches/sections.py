@@ -57,20 +57,25 @@ and a Rust function that accepts the same NumPy array take turns.
 
 
 def threads(language: str, lines: str) -> Section:
-    """Calls of the package by one thread and by two: `threads call rate`."""
+    """Calls by one thread and by more: `threads call rate`."""
     rates: dict[str, list[float]] = {}
-    for _, call, rate in words(lines, 3):
+    counts: dict[str, None] = {}
+    for count, call, rate in words(lines, 3):
         rates.setdefault(call, []).append(float(rate))
+        counts[count] = None
+    _, *more = counts
     cells = [
-        [call, f"{one / 1e6:.2f}", f"{two / 1e6:.2f}", f"{two / one:.2f}"]
-        for call, (one, two) in rates.items()
+        [call, f"{one / 1e6:.2f}", *(f"{rate / one:.2f}" for rate in others)]
+        for call, (one, *others) in rates.items()
     ]
+    heads = " | ".join(["call", "1 thread", *(f"{count} threads, x" for count in more)])
     body = f"""\
-Millions of calls per second, all threads together, the best of 11 rounds, on {cores()}. Python's loop is included.
-The last row calls nothing of the package: no other can gain more by a second thread.
+Millions of calls per second of one thread, and the calls of all threads as multiples of that, the best of 11 rounds, on {cores()}.
+Each thread has an array of its own. Python's loop is included.
+The last row calls nothing of the package: no other can gain more by more threads.
 
-{table("call | 1 thread | 2 threads | x", "lrrr", cells)}"""
-    return Section(f"{language}: threads", body, "python threads")
+{table(heads, "lr" + "r" * len(more), cells)}"""
+    return Section(f"{language}: threads", body, "threads")
 
 
 def shares(program: Path) -> Section:

@@ -211,12 +211,13 @@ pub(crate) struct Bench {
     /// What to measure; default: all
     #[arg(value_parser = SUITES)]
     pub(crate) suite: Option<String>,
-    /// A part of the suite: shares, views or reads of rust; paths, copies or threads of python
+    /// A part of the suite: shares, views or reads of rust; paths or copies of python
     pub(crate) part: Option<String>,
 }
 
 /// What `cargo xtask bench` measures.
-pub(crate) const SUITES: [&str; 6] = ["rust", "python", "calls", "operators", "processes", "julia"];
+pub(crate) const SUITES: [&str; 7] =
+    ["rust", "python", "calls", "operators", "threads", "processes", "julia"];
 
 /// The targets of `cargo xtask fuzz`.
 pub(crate) fn targets() -> Vec<String> {

@@ -27,7 +27,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if options.suite.as_deref() == Some("operators") {
             has_frameworks(&venv)?;
         }
-        if write.is_some() || !options.quick {
+        let needs_others = !options.quick && options.suite.as_deref() != Some("threads");
+        if write.is_some() || needs_others {
             install(&venv, steps)?;
         }
         for suite in SUITES.iter().filter(|it| options.suite.as_ref().is_none_or(|one| one == *it))
@@ -43,6 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     let gpu = options.gpu.then_some("--gpu");
                     Ok(cmd!(venv.sh, "python benches {write...} operators {gpu...}").run()?)
                 }
+                "threads" => in_threads(&venv, write),
                 "processes" => in_processes(&venv, write),
                 _ => in_julia(&venv, write),
             });
@@ -56,11 +58,15 @@ fn in_python(venv: &Venv, options: &Options, write: Option<&str>) -> Result<()> 
     // A Python without a shared library would be linked into the modules.
     let is_apart = options.python.is_some().then_some(("PYO3_BUILD_EXTENSION_MODULE", "1"));
     let part = &options.part;
-    if part.as_ref().is_none_or(|part| part == "threads") {
-        venv.install_member("python", RELEASE)?;
-    }
     let measure = cmd!(venv.sh, "python benches {write...} python {part...} {quick...}");
     Ok(measure.env("CARGO_TARGET_DIR", &venv.target).envs(is_apart).run()?)
+}
+
+/// Calls by one thread and by more, which say something where a Python without the GIL has many cores.
+fn in_threads(venv: &Venv, write: Option<&str>) -> Result<()> {
+    venv.install_member("python", RELEASE)?;
+    venv.install_member("examples/python-extension", RELEASE)?;
+    Ok(cmd!(venv.sh, "python benches {write...} threads").run()?)
 }
 
 /// Whether the frameworks are there that have operators: said first, because what is installed next takes a minute.
