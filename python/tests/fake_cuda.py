@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as C
+import math
 
 driver = C.CDLL("libcuda.so.1")
 NON_BLOCKING = 1
@@ -80,6 +81,55 @@ def fill(to: int, byte: int, size: int, stream: int) -> None:
     with on_device():
         numbers = C.c_size_t(size), C.c_size_t(stream)
         check(driver.cuMemsetD8Async(C.c_size_t(to), C.c_ubyte(byte), *numbers))
+
+
+def join(stream: int, other: int) -> None:
+    """Makes a stream wait for the work of another one."""
+    event = C.c_size_t()
+    with on_device():
+        check(driver.cuEventCreate(C.byref(event), 2))
+        check(driver.cuEventRecord(event, C.c_size_t(other)))
+        check(driver.cuStreamWaitEvent(C.c_size_t(stream), event, 0))
+        check(driver.cuEventDestroy_v2(event))
+
+
+def read_late(tensor, stream: int):
+    """Queues work that reads a float32 tensor, as a kernel does; a function has what it read."""
+    size, made = 4 * math.prod(tensor.shape), C.c_size_t()
+    with on_device():
+        check(driver.cuMemAllocAsync(C.byref(made), C.c_size_t(size), C.c_size_t(stream)))
+    copy(made.value, tensor.data_ptr, size, stream)
+
+    def values(stream: int = stream) -> list[float]:
+        synchronize(stream)
+        return list((C.c_float * (size // 4)).from_address(made.value))
+
+    return values
+
+
+def capture(stream: int, mode: int = GLOBAL) -> None:
+    with on_device():
+        check(driver.cuStreamBeginCapture_v2(C.c_size_t(stream), mode))
+
+
+def is_whole(stream: int) -> bool:
+    """Whether the capture of a stream goes on."""
+    status = C.c_int()
+    with on_device():
+        check(driver.cuStreamIsCapturing(C.c_size_t(stream), C.byref(status)))
+    return status.value == 1
+
+
+def end_capture(stream: int) -> int:
+    graph = C.c_size_t()
+    with on_device():
+        check(driver.cuStreamEndCapture(C.c_size_t(stream), C.byref(graph)))
+    return graph.value
+
+
+def launch(graph: int, stream: int) -> None:
+    with on_device():
+        check(driver.cuGraphLaunch(C.c_size_t(graph), C.c_size_t(stream)))
 
 
 def read(tensor, stream: int) -> list[float]:

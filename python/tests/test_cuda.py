@@ -77,9 +77,11 @@ class TestOrder:
             "t = dlbridge.from_dlpack(Device((2, 1)), stream=0x5002)\n"
             "t.__dlpack__(stream=0x5003)\nt.__dlpack__(stream=0x5003)\n"
         )
-        record = ["cuStreamGetCtx 5002 0", "cuCtxPushCurrent_v2 c001 0", "cuEventCreate 2 0"]
+        record = ["cuStreamGetCtx 5002 0", "cuCtxPushCurrent_v2 c001 0"]
+        record += ["cuStreamIsCapturing 5002 0", "cuEventCreate 2 0"]
         record += ["cuEventRecord e001 5002", "cuCtxPopCurrent_v2 0 0"]
         wait = ["cuStreamGetCtx 5003 0", "cuCtxPushCurrent_v2 c001 0"]
+        wait += ["cuStreamIsCapturing 5003 0"]
         wait += ["cuStreamWaitEvent 5003 e001", "cuCtxPopCurrent_v2 0 0"]
         destroy = ["cuCtxPushCurrent_v2 c001 0", "cuEventDestroy_v2 e001 0"]
         destroy += ["cuCtxPopCurrent_v2 0 0"]
@@ -92,7 +94,7 @@ class TestOrder:
         )
         retain = ["cuDeviceGet 1 0", "cuDevicePrimaryCtxRetain 1 0"]
         push, pop = "cuCtxPushCurrent_v2 c001 0", "cuCtxPopCurrent_v2 0 0"
-        record = [push, "cuEventCreate 2 0", "cuEventRecord e001 2", pop]
+        record = [push, "cuStreamIsCapturing 2 0", "cuEventCreate 2 0", "cuEventRecord e001 2", pop]
         wait = [push, "cuStreamWaitEvent 1 e001", pop]
         assert calls == [*retain, *record, *wait, push, "cuEventDestroy_v2 e001 0", pop]
 
@@ -105,7 +107,8 @@ class TestOrder:
         assert [call.split()[0] for call in calls] == [
             *["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2"],
             *["cuEventCreate", "cuEventRecord", "cuCtxPopCurrent_v2"],
-            *["cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuStreamWaitEvent", "cuCtxPopCurrent_v2"],
+            *["cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuStreamIsCapturing"],
+            *["cuStreamWaitEvent", "cuCtxPopCurrent_v2"],
             *["cuCtxPushCurrent_v2", "cuEventDestroy_v2", "cuCtxPopCurrent_v2"],
         ]
         assert "cuEventRecord e001 1" in calls
@@ -410,3 +413,152 @@ def test_a_device_that_is_not_there_is_said(slices):
         "except Exception as error:\n    print(type(error).__name__, error)\n"
     )
     assert "driver: opening the device" in slices.output
+
+
+FREED = (
+    SLICE
+    + """
+import sys, threading, types
+import fake_cuda
+from fake_cuda import GLOBAL, RELAXED, capture, destroy, end_capture, is_whole, join, read_late
+
+def natural(import_it, stream, drop=lambda held: held.clear()):
+    held = [import_it(example.filled(16, 7.0))]
+    join(stream, ours)
+    values = read_late(held[0], stream)
+    drop(held)
+    return values
+
+def imported_for(stream):
+    return lambda x: dlbridge.from_dlpack(x, stream=stream)
+
+def on_a_thread(held):
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+"""
+)
+
+LATE = {
+    "a named stream": "check(natural(imported_for(ours), ours))",
+    "the default stream": "check(natural(dlbridge.from_dlpack, 1))",
+    "a stream that no consumer named": "check(natural(imported_for(ours), unnamed))",
+    "a borrower": "check(natural(lambda x: (x, dlbridge.from_dlpack(x, stream=ours))[0], unnamed))",
+    "a second extension": "check(natural(lambda x: Hidden.importer(x), 1))",
+    "a fresh thread": "check(natural(imported_for(ours), ours, on_a_thread))",
+    "a destroyed stream": "gone = stream()\n"
+    "    def drop(held):\n"
+    "        destroy(gone)\n"
+    "        held.clear()\n"
+    "    check(lambda v=natural(imported_for(gone), gone, drop): v(1))",
+}
+
+
+class TestFree:
+    """The memory of a slice is freed behind the work that reads it, whoever queued it."""
+
+    @pytest.mark.parametrize("line", LATE.values(), ids=LATE)
+    def test_the_natural_line_reads_what_rust_wrote(self, slices, line):
+        code = (
+            FREED
+            + f"""
+class Hidden:
+    def __init__(self, x): self.x = x
+    def __dlpack__(self, **keywords): return self.x.__dlpack__(**keywords)
+    def __dlpack_device__(self): return self.x.__dlpack_device__()
+    def importer(x): return dlbridge.from_dlpack(Hidden(x))
+
+unnamed = stream()
+
+def check(values):
+    assert values() == [7.0] * 16
+
+for _ in range(100):
+    {line}
+print("right")
+"""
+        )
+        slices.run(code)
+        assert slices.output == "right\n"
+
+    def test_without_the_event_of_the_context_the_memory_is_gone(self, slices):
+        code = FREED + "print(natural(imported_for(ours), ours)())\n"
+        with pytest.raises(AssertionError, match="illegal memory access: it was freed before"):
+            slices.run(code, forgets="cuCtxRecordEvent")
+
+    def test_the_end_of_the_process_frees_nothing_too_early(self, slices):
+        slices.run(FREED + "values = natural(imported_for(ours), ours, lambda held: None)\n")
+
+    @pytest.mark.parametrize("mode", ["GLOBAL", "RELAXED"])
+    def test_a_drop_leaves_the_capture_of_pytorchs_stream_whole(self, slices, mode):
+        slices.run(
+            FREED
+            + f"""
+from test_streams import exchanging
+kind, asked, _ = exchanging((2, 0), stream=ours)
+sys.modules["torch"] = types.SimpleNamespace(Tensor=kind)
+held = [dlbridge.from_dlpack(example.filled(16, 7.0), stream=ours)]
+address = held[0].data_ptr
+capture(ours, {mode})
+held.clear()
+assert is_whole(ours)
+end_capture(ours)
+calls = len(asked)
+example.filled(1, 0.0)
+print(calls > 0)
+"""
+        )
+        assert slices.output == "True\n", "PyTorch was asked"
+
+    def test_a_forked_child_drops_what_it_inherited(self, slices):
+        slices.run(
+            FREED
+            + """
+import os
+from test_streams import Device
+held = [example.filled(16, 7.0), dlbridge.from_dlpack(Device(), stream=ours)]
+held.append(dlbridge.from_dlpack(held[0], stream=ours))
+child = os.fork()
+if child == 0:
+    held.clear()
+    try:
+        x.__dlpack__(stream=ours)
+    except BufferError as error:
+        os._exit("a forked child" not in str(error))
+    os._exit(2)
+print(os.waitpid(child, 0)[1])
+"""
+        )
+        assert slices.output == "0\n"
+
+
+class TestCapture:
+    """A capture stays whole where `torch.from_dlpack` leaves it whole."""
+
+    def test_a_tensor_from_before_is_exported_inside(self, driver):
+        calls = driver.run(
+            HEAD + "import fake_cuda\n"
+            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
+            "fake_cuda.capture(0x5001)\nt.__dlpack__(stream=0x5001)\n"
+            "print(fake_cuda.is_whole(0x5001))\nfake_cuda.end_capture(0x5001)\n"
+        )
+        assert driver.output == "True\n"
+        assert "cuEventSynchronize e001 0" in calls, "the host waits"
+
+    def test_a_tensor_from_inside_is_exported_afterwards(self, driver):
+        driver.run(
+            HEAD + "import fake_cuda\nfake_cuda.capture(0x5000)\n"
+            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
+            "t.__dlpack__(stream=0x5000)\n"
+            "graph = fake_cuda.end_capture(0x5000)\n"
+            "t.__dlpack__(stream=0x5001)\nt.__dlpack__()\n"
+            "fake_cuda.launch(graph, 0x5000)\nprint('exported')\n"
+        )
+        assert driver.output == "exported\n"
+
+    def test_a_slice_is_exported_inside(self, slices):
+        slices.run(
+            FREED + "capture(ours)\nt = dlbridge.from_dlpack(x, stream=ours)\n"
+            "print(is_whole(ours))\nend_capture(ours)\nprint(read(t, ours))\n"
+        )
+        assert slices.output == "True\n[7.0, 7.0, 7.0]\n"

@@ -96,7 +96,8 @@ impl Ready {
         Some(Self::Stream(Stream::of_tensor(tensor)))
     }
 
-    /// After the work that is queued on `stream` now; `None` if there is no work to wait for.
+    /// After the work that is queued on `stream` now; `None` if there is no work to wait for, or `stream` captures
+    /// it in a graph.
     pub(crate) fn on(stream: Stream, device: Device) -> Result<Option<Self>> {
         let number = stream.number_on(device)?;
         match (platform(device), number) {
@@ -105,7 +106,7 @@ impl Ready {
                 Ok(Some(Self::Stream(Stream::DEFAULT)))
             }
             (Some(platform), Some(number)) => {
-                Event::record(platform, number, device).map(|event| Some(Self::Event(event)))
+                Ok(Event::record(platform, number, device)?.map(Self::Event))
             }
         }
     }
@@ -119,9 +120,10 @@ impl Ready {
             _ if number == -1 => Ok(()),
             Self::Event(event) => event.before(number, device),
             Self::Stream(own) => match own.number_on(device)? {
-                Some(own) if own != number => {
-                    Event::record(platform, own, device)?.before(number, device)
-                }
+                Some(own) if own != number => match Event::record(platform, own, device)? {
+                    Some(event) => event.before(number, device),
+                    None => Ok(()),
+                },
                 _ => Ok(()),
             },
         }
@@ -133,7 +135,10 @@ impl Ready {
             (Self::Event(event), _) => event.before_host(),
             (Self::Stream(_), Some(Platform::Cuda)) if !has_driver() => Ok(()),
             (Self::Stream(stream), Some(platform)) => match stream.number_on(device)? {
-                Some(number) => Event::record(platform, number, device)?.before_host(),
+                Some(number) => match Event::record(platform, number, device)? {
+                    Some(event) => event.before_host(),
+                    None => Ok(()),
+                },
                 None => Ok(()),
             },
             (Self::Stream(_), None) => Ok(()),

@@ -2,13 +2,17 @@
 //! everywhere with a fake driver. What shows without either is in `cudarc_0_19.rs`.
 #![cfg(all(feature = "cudarc-0_19", not(miri)))]
 
+#[path = "it/common/mod.rs"]
+mod common;
+
 use std::sync::Arc;
 use std::{env, thread};
 
+use common::import;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use dlbridge::cudarc_0_19::{self, OwnedSlice};
 use dlbridge::{Access, Device, Error, Tensor};
-use dlbridge_testing::FakeDriver;
+use dlbridge_testing::{FakeDriver, Foreign};
 
 /// Enough for a copy to take a while. The fake driver is late with little as well.
 fn many() -> usize {
@@ -176,6 +180,20 @@ fn a_tensor_that_is_shared_tells_its_stream_and_is_only_read() {
 
 #[test]
 #[ignore = "needs a GPU"]
+fn a_tensor_of_another_producer_is_read_after_the_default_stream() {
+    let (context, ours, _) = streams();
+    let slice = late(&context.default_stream(), 7);
+    let (address, _recorded) = slice.device_ptr(slice.stream());
+    let data = std::ptr::without_provenance_mut(address as usize);
+    let foreign = Foreign::new(&[many() as i64], &[0_u8]).device(Device::cuda(0)).data(data);
+    let tensor = import(foreign).expect("legal");
+    let found = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
+    let found = found.expect("the same device").expect("a copy");
+    assert!(found.iter().all(|&value| value == 7), "read before it was written");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn a_threads_own_stream_is_left_for_one_of_all_threads() {
     let (context, ours, _) = streams();
     let slice = late(&context.per_thread_stream(), 7);
@@ -191,7 +209,7 @@ fn a_threads_own_stream_is_left_for_one_of_all_threads() {
 }
 
 /// How many tests for a GPU there are in this file.
-const TESTS: usize = 10;
+const TESTS: usize = 11;
 
 #[test]
 fn the_tests_pass_with_a_fake_driver() {
@@ -209,6 +227,7 @@ fn the_tests_fail_where_no_stream_waits() {
         "the_producers_stream_waits_for_ours",
         "memory_is_not_used_again_before_our_stream_has_read_it",
         "a_threads_own_stream_is_left_for_one_of_all_threads",
+        "a_tensor_of_another_producer_is_read_after_the_default_stream",
     ] {
         let said = driver.rerun_with(&forgets, &["--ignored", "--exact", test]);
         assert!(!said.contains("1 passed"), "{test}: {said}");

@@ -1,6 +1,10 @@
 //! GPU memory that Rust writes on a cudarc stream. Feature `cuda`.
 //! Invariant: the driver is loaded on first use and never linked.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::CudaStream;
 use dlbridge::{Device, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{Error, PyTensor, Result};
 use pyo3::exceptions::PyRuntimeError;
@@ -10,18 +14,31 @@ fn failed(error: impl ToString) -> Error {
     Error::from(PyRuntimeError::new_err(error.to_string()))
 }
 
-/// A new vector in GPU memory, filled with `value` on a stream of its own. The stream may still be
+/// The stream of this extension on a device. It is kept, because cudarc waits for all work of the device before
+/// it makes the first one.
+fn stream(device: Device) -> Result<Arc<CudaStream>> {
+    static STREAMS: Mutex<BTreeMap<i32, Arc<CudaStream>>> = Mutex::new(BTreeMap::new());
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stream) = streams.get(&device.id) {
+        return Ok(Arc::clone(stream));
+    }
+    let stream = cudarc_0_19::context(device)?.new_stream().map_err(failed)?;
+    streams.insert(device.id, Arc::clone(&stream));
+    Ok(stream)
+}
+
+/// A new vector in GPU memory, filled with `value` on the extension's own stream. The stream may still be
 /// writing when the function returns; the consumer's stream waits for it.
 #[pyfunction]
 #[pyo3(signature = (len, value, *, device=0))]
 pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
-    let context = cudarc_0_19::context(Device::cuda(device))?;
-    let stream = context.new_stream().map_err(failed)?;
+    let stream = stream(Device::cuda(device))?;
     let slice = stream.clone_htod(&vec![value; len]).map_err(failed)?;
     Ok(Tensor::try_from(slice)?.into())
 }
 
-/// Fills memory that a framework's allocator has just returned, on the default stream.
+/// Fills memory that a framework's allocator has just returned, on the default stream, which waits for the
+/// framework's.
 pub(crate) fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {
     let stream = cudarc_0_19::context(tensor.device())?.default_stream();
     let values = vec![value; tensor.len()];

@@ -84,8 +84,11 @@ impl Stream {
     /// A tensor's own stream, if it reports one (a CUDA slice does), otherwise the default one. Every
     /// waiter keeps the tensor, with which the stream lives (F7).
     pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
+        let Some(own) = tensor.stream_handle() else { return Self::DEFAULT };
+        #[cfg(feature = "cudarc-0_19")]
+        super::published::find_pytorch(tensor.device());
         // SAFETY: it lives as long as the tensor (F7).
-        tensor.stream_handle().map_or(Self::DEFAULT, |own| unsafe { Self::from_handle(own) })
+        unsafe { Self::from_handle(own) }
     }
 
     /// The number of this stream in a call of `__dlpack__`; `None` for a device without streams.
@@ -117,6 +120,8 @@ type Context = *mut c_void;
 
 /// `CU_EVENT_DISABLE_TIMING`: an event is only used to wait for it.
 const DISABLE_TIMING: c_uint = 2;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: no call of the thread breaks a capture, unless it is in the capture.
+const RELAXED: c_int = 2;
 /// `CUDA_ERROR_INVALID_CONTEXT`: the thread has no current context.
 const INVALID_CONTEXT: c_int = 201;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
@@ -160,12 +165,16 @@ functions! {
     wait = b"cuStreamWaitEvent" (StreamHandle, EventHandle, c_uint);
     synchronize = b"cuEventSynchronize" (EventHandle);
     destroy = b"cuEventDestroy_v2" (EventHandle);
+    is_capturing = b"cuStreamIsCapturing" (StreamHandle, *mut c_int);
+    exchange_mode = b"cuThreadExchangeStreamCaptureMode" (*mut c_int);
     pointer = b"cuPointerGetAttribute" (*mut c_void, c_int, u64);
 }
 
 /// The loaded driver.
 struct Driver {
     call: Functions,
+    /// The process that opened it. A child that was forked must not call it.
+    process: u32,
     /// Never closed: other libraries of this process use the same driver.
     _library: Library,
 }
@@ -179,11 +188,18 @@ impl Driver {
     fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<std::result::Result<Driver, String>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| Self::open().map_err(|error| error.to_string()));
-        driver.as_ref().map_err(|why| {
+        let driver = driver.as_ref().map_err(|why| {
             Error::buffer(format!(
                 "stream: expected a CUDA driver to order work with, found none ({why})"
             ))
-        })
+        })?;
+        if driver.process != std::process::id() {
+            return Err(Error::buffer(
+                "stream: expected the process that opened the CUDA driver, found a forked child; \
+                 start processes that use CUDA by multiprocessing's \"spawn\"",
+            ));
+        }
+        Ok(driver)
     }
 
     fn open() -> std::result::Result<Self, libloading::Error> {
@@ -193,7 +209,7 @@ impl Driver {
         // What it says, the next call says, too.
         // SAFETY: may be called any number of times (F7).
         let _ = unsafe { (call.init)(0) };
-        Ok(Self { call, _library: library })
+        Ok(Self { call, process: std::process::id(), _library: library })
     }
 
     /// # Errors
@@ -287,11 +303,28 @@ impl Driver {
         self.check("cuStreamWaitEvent", status)
     }
 
-    /// The host waits for an event.
+    /// The host waits for an event. That breaks no capture: a thread whose mode is relaxed may wait.
     fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+        let mut mode = RELAXED;
+        // SAFETY: the mode of this thread, and a place for the former one (F7).
+        let relaxed = unsafe { (self.call.exchange_mode)(&raw mut mode) };
+        self.check("cuThreadExchangeStreamCaptureMode", relaxed)?;
         // SAFETY: it exists (F7).
         let status = unsafe { (self.call.synchronize)(event) };
+        // SAFETY: the former mode (F7).
+        let _ = unsafe { (self.call.exchange_mode)(&raw mut mode) };
         self.check("cuEventSynchronize", status)
+    }
+
+    /// Whether a stream captures a graph. The legacy default stream never does.
+    fn is_capturing(&self, stream: StreamHandle) -> bool {
+        if stream.addr() == 1 {
+            return false;
+        }
+        let mut captures = 0;
+        // SAFETY: a stream that exists (the duty of `Stream`), and a place for the answer (F7).
+        let status = unsafe { (self.call.is_capturing)(stream, &raw mut captures) };
+        status == 0 && captures != 0
     }
 
     /// Destroys an event. Streams that wait for it still do.
@@ -347,8 +380,9 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Records an event on the stream of this number.
-    pub(crate) fn record(platform: Platform, number: i64, device: Device) -> Result<Self> {
+    /// Records an event on the stream of this number. `None` for a stream that captures a graph: outside the
+    /// capture, no event of it has a meaning.
+    pub(crate) fn record(platform: Platform, number: i64, device: Device) -> Result<Option<Self>> {
         if platform != Platform::Cuda {
             let message = format!(
                 "stream: expected work on CUDA, whose streams alone are ordered here, \
@@ -358,14 +392,26 @@ impl Event {
         }
         let driver = Driver::get()?;
         let context = context(driver, number, device)?;
-        let event = driver.within(context, || driver.record(handle(number)))?;
-        Ok(Self { event, context })
+        let event = driver.within(context, || {
+            let stream = handle(number);
+            if driver.is_capturing(stream) { Ok(None) } else { driver.record(stream).map(Some) }
+        })?;
+        Ok(event.map(|event| Self { event, context }))
     }
 
+    /// Makes the stream of this number wait. For one that captures a graph the host waits instead, because a wait
+    /// for work outside the capture breaks it.
     pub(crate) fn before(&self, number: i64, device: Device) -> Result<()> {
         let driver = Driver::get()?;
         let context = context(driver, number, device)?;
-        driver.within(context, || driver.wait(handle(number), self.event))
+        driver.within(context, || {
+            let stream = handle(number);
+            if driver.is_capturing(stream) {
+                driver.wait_on_host(self.event)
+            } else {
+                driver.wait(stream, self.event)
+            }
+        })
     }
 
     pub(crate) fn before_host(&self) -> Result<()> {

@@ -5,6 +5,8 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
+#[cfg(feature = "cudarc-0_19")]
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::call::mentions;
@@ -16,6 +18,8 @@ use dlbridge::sys::{
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyNotImplementedError};
+#[cfg(feature = "cudarc-0_19")]
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
@@ -25,6 +29,8 @@ use super::driver::Stream;
 use super::table::is_ours;
 use crate::error::error_of;
 use crate::error::is_refusal;
+#[cfg(feature = "cudarc-0_19")]
+use crate::interpreter::{Attributes, attached, imported_module, undisturbed};
 use crate::{Error, Result};
 
 /// The table in a type's attribute, if its version is supported.
@@ -113,6 +119,49 @@ impl<'a, 'py> Published<'a, 'py> {
         // SAFETY: the producer's own current stream (SAFETY.md, T11).
         (status == 0).then(|| unsafe { Stream::from_handle(handle) })
     }
+}
+
+/// PyTorch's table; null before a CUDA slice met it.
+#[cfg(feature = "cudarc-0_19")]
+static PYTORCH: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
+
+/// Looks for PyTorch, until it is found: the stream on which it works may capture a graph when a slice is dropped.
+/// A PyTorch without streams for the device, or without a table (before 2.10), has none.
+#[cfg(feature = "cudarc-0_19")]
+pub(crate) fn find_pytorch(device: Device) {
+    let Some(py) = attached().filter(|_| PYTORCH.load(Ordering::Relaxed).is_null()) else { return };
+    undisturbed(py, || {
+        let tensor = imported_module(intern!(py, "torch")).and_then(|torch| {
+            torch.map(|torch| torch.attribute(intern!(py, "Tensor"))).transpose()
+        });
+        let Ok(Some(kind)) = tensor else { return };
+        let Ok(Ok(Some(table))) = kind.cast_into::<PyType>().map(|kind| find(&kind)) else {
+            return;
+        };
+        if stream_of(table, device).is_some() {
+            PYTORCH.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
+            // SAFETY: a framework's current stream exists (T11).
+            unsafe { dlbridge::cudarc_0_19::set_current_stream(stream_of_pytorch) };
+        }
+    });
+}
+
+#[cfg(feature = "cudarc-0_19")]
+fn stream_of_pytorch(ordinal: usize) -> Option<*mut c_void> {
+    // SAFETY: the table of a type is static (F6).
+    let table = unsafe { PYTORCH.load(Ordering::Relaxed).as_ref() }?;
+    stream_of(table, Device::cuda(i32::try_from(ordinal).ok()?))
+}
+
+/// The current stream of a table for a device. PyTorch's needs no interpreter.
+#[cfg(feature = "cudarc-0_19")]
+fn stream_of(table: &DLPackExchangeAPI, device: Device) -> Option<*mut c_void> {
+    let current_work_stream = table.current_work_stream?;
+    let (mut handle, kind) = (ptr::null_mut(), DLDeviceType(device.kind.0));
+    // SAFETY: a callback of a type's own table, and a place for the answer (F5).
+    let status =
+        stopping(|| unsafe { current_work_stream.unwinding()(kind, device.id, &raw mut handle) });
+    (status == 0).then_some(handle)
 }
 
 /// Gives a tensor over an object's memory to own.

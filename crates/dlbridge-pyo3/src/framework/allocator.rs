@@ -2,7 +2,7 @@
 //! Calling a table's allocator belongs to `ffi::published`, exporting the result to `to_caller`.
 //! Invariant: host memory is zeroed and exclusive.
 
-use dlbridge::{DType, Device, Element, Flags, Tensor, layout};
+use dlbridge::{DType, Device, DeviceKind, Element, Flags, Tensor, layout};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,10 +11,10 @@ use pyo3::types::{PyDict, PyTuple};
 use super::to_caller::namespace_of;
 use crate::dtypes::numpy::number_of;
 use crate::ffi::numpy::Api;
-use crate::import::import_tensor;
+use crate::import::{current_stream, import_tensor, settle_after};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::types::{framework_of, name_of, table_of};
-use crate::{Error, PyTensor, Result};
+use crate::{Error, PyTensor, Result, Stream};
 
 /// Allocates memory for results with the framework of the caller's array.
 ///
@@ -68,8 +68,8 @@ impl<'py> Allocator<'py> {
     }
 
     /// Memory on any device, row-major. Host memory is zeroed and of class
-    /// [`Exclusive`](dlbridge::Access::Exclusive). Device memory is not initialised; write it in
-    /// the order of the framework's current stream.
+    /// [`Exclusive`](dlbridge::Access::Exclusive). Device memory is not initialised. It may be written in the
+    /// order of the framework's current [`stream`](Self::stream), for which the default stream waits as well.
     ///
     /// # Errors
     ///
@@ -86,6 +86,9 @@ impl<'py> Allocator<'py> {
         }
         if !device.is_host_accessible() {
             if let Some(tensor) = self.by_table(dtype, shape, device)? {
+                if device.kind == DeviceKind::CUDA {
+                    settle_after(self.stream(device)?, device)?;
+                }
                 return Ok(tensor.into());
             }
             let found = through_pyo3(|| self.by_namespace(dtype, shape, device))?;
@@ -95,6 +98,20 @@ impl<'py> Allocator<'py> {
         }
         let kind = name_of(&self.object.get_type());
         Err(Error::buffer(format!("device: expected one that {kind} allocates on, found {device}")))
+    }
+
+    /// The stream on which the framework works now, on this thread and this device: in its order, memory of
+    /// [`allocate`](Self::allocate) is free to be written, and an array over it is used. Frameworks without an exchange
+    /// table work on the default stream for all that can be known.
+    ///
+    /// # Errors
+    ///
+    /// If the framework's table fails.
+    pub fn stream(&self, device: Device) -> Result<Stream> {
+        match table_of(self.object.as_borrowed())?.filter(|table| !table.is_ours()) {
+            Some(table) => current_stream(table, device),
+            None => Ok(Stream::DEFAULT),
+        }
     }
 
     /// Device memory of an exchange table. Host memory is not asked of one: a framework may show it to

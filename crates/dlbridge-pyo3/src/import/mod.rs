@@ -19,7 +19,7 @@ mod fallback;
 mod options;
 mod request;
 
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
@@ -30,7 +30,7 @@ pub use options::{ImportOptions, Imported, Protocol};
 use crate::ffi::borrow::{self, Reading};
 use crate::ffi::callbacks::exporting;
 use crate::interpreter::through_pyo3;
-use crate::stream::Stream;
+use crate::stream::{self, Ready, Stream};
 use crate::types::{Path, path_of};
 use crate::{Result, TensorObject};
 use request::{import_by_path, import_on_stream, import_shared, stream_after};
@@ -114,11 +114,30 @@ impl TensorObject {
 }
 
 /// Imports a Python object as an argument of a function: the same as [`import`] with the default
-/// options, without asking for the stream.
+/// options, ready on the default stream.
 #[inline]
 pub(crate) fn import_tensor(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
     borrow::prepare(object.py())?;
-    import_shared(object).map(|(tensor, _)| tensor)
+    let (tensor, protocol) = import_shared(object)?;
+    if tensor.device().kind == DeviceKind::CUDA {
+        settle(object, &tensor, protocol)?;
+    }
+    Ok(tensor)
+}
+
+/// Makes the default stream wait for the stream on which the producer works.
+#[cold]
+fn settle(object: Borrowed<'_, '_, PyAny>, tensor: &Tensor, protocol: Protocol) -> Result<()> {
+    match stream_after(object, tensor, protocol, None)? {
+        Some(stream) => settle_after(stream, tensor.device()),
+        None => Ok(()),
+    }
+}
+
+/// Makes the default stream wait for the work that is queued on `stream` now.
+#[cold]
+pub(crate) fn settle_after(stream: Stream, device: Device) -> Result<()> {
+    stream::settle(Ready::on(stream, device)?.as_ref(), device)
 }
 
 /// Imports a Python object as any consumer takes it, also a tensor of this library, for inspection.

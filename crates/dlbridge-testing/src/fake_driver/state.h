@@ -251,11 +251,15 @@ static void run_frees(void)
 static void run(struct stream *stream, size_t until)
 {
     while (stream->done < until) {
-        struct work work = stream->queue.items[stream->done++];
+        size_t at = stream->done;
+        struct work work = stream->queue.items[at];
         if (work.other)
             run(work.other, work.until);
         else
             do_work(work);
+        // The wait may have been passed by then.
+        if (stream->done == at)
+            stream->done++;
         run_frees();
     }
 }

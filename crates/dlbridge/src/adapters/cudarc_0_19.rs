@@ -1,8 +1,12 @@
 //! `cudarc` 0.19, both ways: CUDA slices with their streams. Feature `cudarc-0_19`.
 //!
 //! Streams wait for each other by events; the host waits only where the next stream is unknown.
-//! Nothing is linked: the driver is loaded at its first use, so this builds anywhere. Memory is freed
-//! on its own stream: a consumer in another language releases a tensor when its work on it is done.
+//! Nothing is linked: the driver is loaded at its first use, so this builds anywhere.
+//!
+//! Memory is freed in the order of its own stream. If a consumer in another language had it, that stream first
+//! waits for all work of the device: the consumer may drop the tensor while its own work is still queued. With a
+//! driver before CUDA 12.5 the host waits instead. While the stream that PyTorch works on captures a graph, the memory is kept until a
+//! later drop or export. A forked child frees none.
 //!
 //! **Not yet tested on a GPU.** Its GPU tests pass with a fake driver, whose streams run their work as
 //! late as CUDA permits.
@@ -13,6 +17,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
+#[doc(hidden)]
+pub use super::cudarc_0_19_free_memory::set_current_stream;
 use super::cudarc_0_19_memory::{
     Owned, driver, export_borrowed, export_slice, producer, take_slice,
 };
@@ -115,8 +121,8 @@ pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
 }
 
 /// Calls `call` with the elements as a CUDA slice on `stream`, without a copy. The stream waits for the
-/// work that was queued on a tensor of cudarc; a tensor of another producer is ready on the stream for
-/// which it was imported.
+/// work that was queued on a tensor of cudarc, and otherwise for the default stream, on which tensors of
+/// other producers are ready.
 ///
 /// Work that `call` queues is ordered before later work: by an event if the stream of the tensor is
 /// known; otherwise the host waits for `stream`.
@@ -164,9 +170,7 @@ pub fn with_view_mut<T: Plain, R>(
 pub struct OwnedSlice<T>(Owned<T>);
 
 impl<T: Plain> OwnedSlice<T> {
-    /// Turns a tensor into a slice on `stream`, which waits for the work that was queued on a tensor of
-    /// cudarc; a tensor of another producer is ready on the stream for which it was
-    /// imported.
+    /// Turns a tensor into a slice on `stream`, which waits as that of [`with_slice`].
     ///
     /// # Errors
     ///
@@ -229,7 +233,8 @@ pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
         _ => return Err(Error::DeviceMismatch { found: device, expected: Device::cuda(0) }),
     };
     let doing = "opening the device";
-    // Where there is no driver, cudarc panics.
+    // Without a driver, or without a function of it, cudarc panics.
+    super::cudarc_0_19_free_memory::library().map_err(driver(doing))?;
     match catch(|| CudaContext::new(ordinal)) {
         Ok(context) => context.map_err(driver(doing)),
         Err(panic) => Err(driver(doing)(panic.words())),

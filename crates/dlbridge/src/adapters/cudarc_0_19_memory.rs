@@ -10,13 +10,17 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
+use super::cudarc_0_19_free_memory::OrderedOwner;
 use crate::layout::Placement;
 use crate::memory::owner::export_on;
 use crate::memory::{Checked, Handle, Plain};
 use crate::{Access, Device, Error, Flags, Tensor};
 
-/// The owner of every export, whatever its elements, so that it can be found again.
-type Owner = CudaSlice<u8>;
+/// The owner of every exported slice, whatever its elements, so that it can be found again.
+type Owner = OrderedOwner<CudaSlice<u8>>;
+
+/// The owner of every exported slice that it borrows, of whatever type.
+type Borrower = OrderedOwner<Mutex<Box<dyn Any + Send>>>;
 
 /// The handle that means the default stream of whichever thread uses it.
 const PER_THREAD: usize = 2;
@@ -48,22 +52,16 @@ pub(crate) fn export_slice<T: Plain>(
     placement: &Placement<'_>,
 ) -> Result<Handle, Error> {
     let device = Device::cuda(slice.ordinal() as i32);
-    let owner: Owner = retyped(slice);
+    let slice = retyped(slice);
+    let owner: Owner = OrderedOwner::new(Arc::clone(slice.stream()), slice);
     // SAFETY: the allocation of a slice that moved in (R4).
     unsafe {
         export_on(device, owner, placement, Flags::NONE, Access::Exclusive, |owner| {
-            let (data, _recorded) = owner.device_ptr(owner.stream());
-            (ptr::without_provenance_mut(data as usize), owner.num_bytes())
+            let slice = owner.owner();
+            let (data, _recorded) = slice.device_ptr(slice.stream());
+            (ptr::without_provenance_mut(data as usize), slice.num_bytes())
         })
     }
-}
-
-/// The owner of an exported read-only slice, of whatever type, and the stream that orders work on it.
-/// One type for all owners, so that [`stream_of`] finds it.
-struct SliceOwner {
-    stream: Arc<CudaStream>,
-    /// Never locked; present to make this `Sync`.
-    _owner: Mutex<Box<dyn Any + Send>>,
 }
 
 /// Exports a slice that an owner borrows, read-only.
@@ -81,33 +79,42 @@ pub(crate) fn export_borrowed<O: Send + 'static, T: Plain>(
     drop(recorded);
     let stream = of_all_threads(slice.stream());
     let data = ptr::without_provenance_mut(data as usize);
-    let owner = SliceOwner { stream, _owner: Mutex::new(owner) };
-    let memory = |_: &mut SliceOwner| (data, size);
+    // Never locked; a mutex makes the owner `Sync`.
+    let owner: Borrower = OrderedOwner::new(stream, Mutex::new(owner));
+    let memory = |_: &mut Borrower| (data, size);
     // SAFETY: the slice of `owner`, which no code writes while `owner` lives (R4).
     unsafe { export_on(device, owner, placement, Flags::READ_ONLY, Access::Frozen, memory) }
 }
 
 /// The slice of an export, if its memory is a number of elements of this type.
 pub(crate) fn take_slice<T: Plain>(handle: Handle) -> Result<CudaSlice<T>, Handle> {
-    let size = handle.owner::<Owner>().map_or(1, CudaSlice::num_bytes);
+    let size = handle.owner::<Owner>().map_or(1, |owner| owner.owner().num_bytes());
     if handle.checked().dtype() != T::DTYPE || size % size_of::<T>() != 0 {
         return Err(handle);
     }
-    handle.into_owner::<Owner>().map(retyped)
+    handle.into_owner::<Owner>().map(|owner| retyped(owner.into_owner()))
 }
 
 /// The stream on which all work on an exported slice is ordered.
 pub(crate) fn producer(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
-    stream_of(&tensor.0)
+    let mut handle = &tensor.0;
+    while let Some(inner) = handle.inner() {
+        handle = inner;
+    }
+    let owner = handle.owner::<Owner>().map(OrderedOwner::stream);
+    owner.or_else(|| handle.owner::<Borrower>().map(OrderedOwner::stream))
 }
 
-fn stream_of(handle: &Handle) -> Option<&Arc<CudaStream>> {
-    if let Some(first) = handle.inner() {
-        stream_of(first)
-    } else if let Some(owner) = handle.owner::<SliceOwner>() {
-        Some(&owner.stream)
-    } else {
-        handle.owner::<Owner>().map(CudaSlice::stream)
+/// Declares that code in other languages may queue work on a tensor's memory, if it is that of a slice.
+pub(crate) fn leave(tensor: &Tensor) {
+    let mut handle = &tensor.0;
+    while let Some(inner) = handle.inner() {
+        handle = inner;
+    }
+    if let Some(owner) = handle.owner::<Owner>() {
+        owner.leave();
+    } else if let Some(owner) = handle.owner::<Borrower>() {
+        owner.leave();
     }
 }
 
@@ -152,7 +159,12 @@ impl<T: Plain> BorrowedSlice<T> {
         let checked = tensor.checked();
         check_slice::<T>(checked, Device::cuda(stream.context().ordinal() as i32))?;
         let end = match producer(tensor) {
-            None => End::Wait,
+            None => {
+                // A tensor of another producer is ready on the default stream.
+                let default = stream.context().default_stream();
+                stream.join(&default).map_err(driver("waiting for the default stream"))?;
+                End::Wait
+            }
             Some(producer) if producer == stream => End::Ordered,
             Some(producer) => {
                 stream.join(producer).map_err(driver("waiting for the tensor's stream"))?;

@@ -229,6 +229,8 @@ mod candle_core_0_11_memory;
 #[cfg(feature = "cudarc-0_19")]
 pub mod cudarc_0_19;
 #[cfg(feature = "cudarc-0_19")]
+mod cudarc_0_19_free_memory;
+#[cfg(feature = "cudarc-0_19")]
 mod cudarc_0_19_memory;
 #[cfg(feature = "faer-0_24")]
 pub mod faer_0_24;
@@ -412,6 +414,9 @@ impl Tensor {
     /// The handle of the stream that orders work on this tensor's device memory, if its owner has one;
     /// null means the default stream. The stream exists as long as the tensor.
     ///
+    /// It is for consumers in other languages: from this call on, the memory is freed behind all work that
+    /// the device has at that time, because a consumer may queue work on any stream.
+    ///
     /// CUDA slices of `cudarc` have a stream, if the feature of that crate is on. Other memory has none:
     /// the code that imported it has ordered the work.
     ///
@@ -424,6 +429,7 @@ impl Tensor {
     pub fn stream_handle(&self) -> Option<*mut c_void> {
         #[cfg(feature = "cudarc-0_19")]
         if let Some(stream) = cudarc_0_19::stream(self) {
+            cudarc_0_19_memory::leave(self);
             return Some(stream.cu_stream().cast());
         }
         None

@@ -21,7 +21,8 @@ use crate::memory::handle::ManagedTensor;
 use crate::memory::handle::abi::not_null;
 use crate::memory::handle::header::Owns;
 use crate::{
-    Access, Builder, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef, TypeCode,
+    Access, Builder, DescriptorError, Device, DeviceKind, Error, Flags, Tensor, TensorMut,
+    TensorRef, TypeCode,
 };
 
 pub use self::wrappers::{ArcTensor, TensorSlice, TensorSliceMut};
@@ -73,7 +74,16 @@ impl Tensor {
     /// wherever `data` is an address.
     #[must_use = "the memory leaks unless the deleter is called"]
     pub fn into_raw(self) -> *mut DLManagedTensorVersioned {
+        self.leave();
         self.0.into_versioned().as_ptr()
+    }
+
+    /// Tells a tensor of device memory that its consumer may queue work on any stream.
+    #[inline]
+    fn leave(&self) {
+        if cfg!(feature = "cudarc-0_19") && self.device().kind == DeviceKind::CUDA {
+            let _ = self.stream_handle();
+        }
     }
 
     /// Exports the tensor as a legacy managed tensor (DLPack before 1.0). A tensor that was imported by
@@ -85,6 +95,7 @@ impl Tensor {
     /// [`LegacyPadded`](Error::LegacyPadded): that ABI has no flag for either. The tensor is dropped then.
     pub fn into_raw_legacy(self) -> Result<*mut DLManagedTensor, Error> {
         self.check_legacy()?;
+        self.leave();
         Ok(self.0.into_legacy().as_ptr())
     }
 
