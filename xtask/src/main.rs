@@ -10,6 +10,7 @@ mod guide;
 mod house;
 mod julia;
 mod lint;
+mod new;
 mod outdated;
 mod package;
 mod python;
@@ -45,11 +46,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<()> {
     match command {
-        Command::Demo { with, args } => {
-            let venv = Venv::ready(&with.with)?;
-            venv.install_member("python", python::RELEASE)?;
-            Ok(cmd!(venv.sh, "python -m dlbridge.demo {args...}").run()?)
-        }
+        Command::Demo { with, args } => demo(&with.with, &args),
         Command::Test(options) => test::run(&options),
         Command::Lint(options) => lint::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
@@ -61,10 +58,7 @@ fn run(command: Command) -> Result<()> {
         Command::Outdated => outdated::run(),
         Command::Package => package::run(),
         Command::Release { dry_run } => package::release(dry_run),
-        Command::New { folder, operators } => {
-            println!("next, in {}: maturin develop --profile dev", folder.display());
-            package::new(&std::path::absolute(&folder)?, &shell::root().join("crates"), operators)
-        }
+        Command::New { folder, operators } => new::run(&folder, operators),
         Command::Setup(with) => Venv::ready(&with.with).map(drop),
         Command::Ci { beside: true } => Steps::run(|steps| {
             test::beside(steps)?;
@@ -87,4 +81,21 @@ fn ci(steps: &mut Steps) -> Result<()> {
     let linted = lint::steps(steps, &["ci", "--beside"]);
     steps.step("instructions", || bench::check(&venv, false));
     test::everything(steps).and(linted)
+}
+
+/// Shows arrays of the installed frameworks in Rust: its table is the last but for what to do next.
+fn demo(with: &[Set], args: &[String]) -> Result<()> {
+    println!("step 1 of 3: .venv with NumPy, and with what --with names");
+    let venv = Venv::ready(with)?;
+    println!(
+        "step 2 of 3: the Python package dlbridge, optimised (a minute or two at the first time)"
+    );
+    venv.install_member("python", python::RELEASE)?;
+    println!("step 3 of 3: arrays to Rust and back");
+    cmd!(venv.sh, "python -m dlbridge.demo {args...}").quiet().run()?;
+    println!(
+        "\nnext: `cargo xtask demo --with torch,jax` adds PyTorch and JAX (several GB), `cargo xtask new ../my-extension` starts \
+         an extension, docs/guide/README.md is the guide's first page"
+    );
+    Ok(())
 }

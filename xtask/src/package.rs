@@ -1,15 +1,15 @@
-//! `cargo xtask package`, `release` and `new`: what users install. Packs every crate and Python package,
+//! `cargo xtask package` and `release`: what users install. Packs every crate and Python package,
 //! and uses the packed files as a user does, outside this repository.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use xshell::{Shell, cmd};
 
 use crate::guide;
+use crate::new::{new, patch};
 use crate::python::{CHOICE, RELEASE, Set, Venv};
-use crate::shell::{answer, files, files_in, shell, target};
+use crate::shell::{answer, files_in, target};
 use crate::steps::{Steps, skip};
 use crate::workspace::{Member, libraries, main_crate};
 
@@ -19,16 +19,8 @@ const MANYLINUX: &str = "manylinux_2_17";
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// every crate also has this.
 const README: &str = "README.md";
-/// The project that `new` copies.
-const START: &str = "examples/new-extension/";
-/// What `new --operators` has in place of some of its files. It has no stub.
-const OPERATORS: &str = "examples/new-operators/";
 /// Has a program in Rust.
 const FIRST_PAGE: &str = "docs/guide/README.md";
-/// The crates that it needs.
-const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
-/// This one too, for operators.
-const NEEDED_TOO: &str = "dlbridge-operators";
 const CHANGELOG: &str = "CHANGELOG.md";
 /// The heading of its first section, before a release.
 const UNRELEASED: &str = "Unreleased";
@@ -199,35 +191,4 @@ fn use_python(sh: &Shell, folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     }
     cmd!(sh, "{python} -m dlpack_doctor --list").ignore_stdout().run()?;
     Ok(python)
-}
-
-/// Copies the project that extensions start from to a folder whose name becomes the project's, with crates of a
-/// folder until they are published.
-pub(crate) fn new(folder: &Path, crates: &Path, operators: bool) -> Result<()> {
-    ensure!(!folder.exists(), "expected a new folder, found {}", folder.display());
-    let sh = shell();
-    let name = folder.file_name().and_then(OsStr::to_str).context("expected a folder's name")?;
-    let (name, module) = (name.replace('_', "-"), name.replace('-', "_"));
-    let renamed =
-        |text: String| text.replace("my-extension", &name).replace("my_extension", &module);
-    let starts = if operators { &[START, OPERATORS][..] } else { &[START] };
-    for start in starts {
-        for file in files()?.iter().filter_map(|file| file.strip_prefix(start)) {
-            if operators && file.ends_with(".pyi") {
-                continue;
-            }
-            let text = renamed(sh.read_file(format!("{start}{file}"))?);
-            sh.write_file(folder.join(renamed(file.to_owned())), text)?;
-        }
-    }
-    let manifest = folder.join("Cargo.toml");
-    let text = sh.read_file(&manifest)?;
-    let patch = patch(crates, NEEDED.into_iter().chain(operators.then_some(NEEDED_TOO)));
-    Ok(sh.write_file(manifest, format!("{text}\n# Until the crates are published.\n{patch}"))?)
-}
-
-/// Crates of a folder in place of those of the index.
-fn patch<'a>(crates: &Path, names: impl IntoIterator<Item = &'a str>) -> String {
-    let line = |name| format!("{name} = {{ path = '{}' }}\n", crates.join(name).display());
-    format!("[patch.crates-io]\n{}", names.into_iter().map(line).collect::<String>())
 }

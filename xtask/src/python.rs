@@ -298,7 +298,9 @@ impl Venv {
             return Ok(());
         }
         println!("\ninstalling {}", set.name);
-        self.pip().args(set.pins()).args(["-c", PINS]).run()?;
+        // Others are large, so that pip shows how far it is.
+        let quiet = (set.name == "base").then_some("--quiet");
+        self.pip().args(quiet).args(set.pins()).args(["-c", PINS]).quiet().run()?;
         Ok(self.sh.write_file(self.stamp(set), &set.text)?)
     }
 
@@ -328,12 +330,14 @@ impl Venv {
             _ => "pyo3/extension-module",
         };
         let python = self.python()?;
+        println!("building the wheel of {member}, profile {profile}");
         cmd!(
             self.sh,
-            "python -m maturin build --profile {profile} --auditwheel skip --features {features}
+            "python -m maturin build --quiet --profile {profile} --auditwheel skip --features {features}
              --manifest-path {member}/Cargo.toml --interpreter {python} --out {folder}"
         )
         .env("SOURCE_DATE_EPOCH", FILE_TIME)
+        .quiet()
         .run()?;
         let mut wheels = files_in(&folder, "whl");
         ensure!(wheels.len() == 1, "maturin built {} wheels, expected 1", wheels.len());
@@ -342,7 +346,12 @@ impl Venv {
 
     /// Installs a wheel without its dependencies.
     pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
-        Ok(self.pip().args(["--quiet", "--force-reinstall", "--no-deps"]).arg(wheel).run()?)
+        Ok(self
+            .pip()
+            .args(["--quiet", "--force-reinstall", "--no-deps"])
+            .arg(wheel)
+            .quiet()
+            .run()?)
     }
 }
 

@@ -45,6 +45,11 @@ pub(crate) struct Steps {
     /// The sum, where a step counts tests.
     tally: Option<Tally>,
     required: Vec<String>,
+    /// How many steps there are, where that is known before; how many began.
+    planned: Option<usize>,
+    begun: usize,
+    /// What the reader may want to know or do next.
+    notes: Vec<String>,
     /// Commands of this program that run beside this one, and what they print.
     beside: Vec<(Child, PathBuf)>,
 }
@@ -70,8 +75,25 @@ impl Steps {
             left_out: Vec::new(),
             tally: None,
             required: names.map(str::to_owned).collect(),
+            planned: None,
+            begun: 0,
+            notes: Vec::new(),
             beside: Vec::new(),
         }
+    }
+
+    /// Says how many steps there are: each heading has its number.
+    pub(crate) fn plan(&mut self, steps: usize) {
+        self.planned = Some(steps);
+    }
+
+    /// Adds a line below the table.
+    pub(crate) fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
+    pub(crate) fn have_failed(&self) -> bool {
+        self.ended.iter().any(|row| row.contains(FAILED))
     }
 
     /// Starts another command of this program, for steps that build into folders of their own. What
@@ -86,13 +108,16 @@ impl Steps {
         Ok(())
     }
 
-    fn join(&mut self) -> Result<()> {
+    /// Waits for the commands that run beside this one.
+    pub(crate) fn join(&mut self) -> Result<()> {
         for (mut child, log) in std::mem::take(&mut self.beside) {
             let status = child.wait()?;
             let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-            print!("{text}");
             let (_, summary) = text.rsplit_once(HEADING).unwrap_or_default();
             self.add(summary);
+            if !status.success() {
+                print!("{text}");
+            }
             if !status.success() && !summary.contains(FAILED) {
                 bail!("{}: {status}", log.display());
             }
@@ -102,7 +127,8 @@ impl Steps {
 
     /// Adds what another command's summary says.
     fn add(&mut self, summary: &str) {
-        let rows = summary.lines().skip(2).take_while(|line| !line.starts_with("| in all"));
+        let rows = summary.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+        let rows = rows.take_while(|line| !line.starts_with("| in all"));
         self.ended.extend(rows.map(|row| row.replacen("| ", "| beside: ", 1)));
         let reasons = summary.lines().filter(|line| line.starts_with("- "));
         self.left_out.extend(reasons.map(str::to_owned));
@@ -113,7 +139,9 @@ impl Steps {
 
     /// Runs one step under a heading; returns whether it succeeded or was skipped.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
-        println!("\n== {name} ==");
+        self.begun += 1;
+        let number = self.planned.map(|all| format!("step {} of {all}: ", self.begun));
+        println!("\n== {}{name} ==", number.unwrap_or_default());
         let started = Instant::now();
         let result = work();
         self.end(name, result, started.elapsed())
@@ -169,16 +197,19 @@ impl Steps {
     /// Prints the summary; returns whether no step failed.
     fn finish(&self) -> bool {
         print!("{HEADING}{}", self.summary());
-        !self.ended.iter().any(|row| row.contains(FAILED))
+        !self.have_failed()
     }
 
-    /// A table in Markdown, why tests were skipped, the rows of failed steps again, since a long log is
+    /// Why tests were skipped, a table in Markdown, what to know or do next, the rows of failed steps again, since a long log is
     /// read from its end, and the sum of the tests.
     fn summary(&self) -> String {
-        let mut text = "| step | seconds | outcome |\n| --- | ---: | --- |\n".to_owned();
+        let head = ["| step | seconds | outcome |".to_owned(), "| --- | ---: | --- |".to_owned()];
         let all = format!("| in all | {:.1} | |", self.started.elapsed().as_secs_f32());
         let failed = self.ended.iter().filter(|row| row.contains(FAILED));
-        for line in self.ended.iter().chain([&all]).chain(&self.left_out).chain(failed) {
+        let gap = (!self.left_out.is_empty()).then(String::new);
+        let table = self.left_out.iter().chain(&gap).chain(&head).chain(&self.ended).chain([&all]);
+        let mut text = String::new();
+        for line in table.chain(&self.notes).chain(failed) {
             text += &format!("{line}\n");
         }
         text + &self.tally.iter().map(|tally| format!("\n{tally}\n")).collect::<String>()
@@ -252,9 +283,27 @@ mod tests {
         assert_eq!(steps.ended[0], "| beside: fuzz | 0.0 | skipped: no compiler |");
         assert_eq!(steps.left_out, ["- Julia: CUDA: no GPU (1)"]);
         let summary = steps.summary();
+        assert!(summary.starts_with("- Julia: CUDA: no GPU (1)\n\n| step |"), "{summary}");
         let end: Vec<&str> = summary.lines().rev().take(3).collect();
         assert_eq!(end, ["3 passed, 1 failed, 1 skipped", "", &*steps.ended[1]]);
         assert!(!steps.finish());
+    }
+
+    #[test]
+    fn what_to_do_next_stands_below_the_table() {
+        let mut steps = Steps::requiring("");
+        steps.plan(2);
+        steps.step("one", || Ok(()));
+        steps.note("next: more".to_owned());
+        let summary = steps.summary();
+        let (table, rest) = summary.split_once("| in all").unwrap();
+        assert!(
+            table.contains("| one | 0.0 | ok |") && rest.ends_with("|\nnext: more\n"),
+            "{summary}"
+        );
+        let mut outer = Steps::requiring("");
+        outer.add(&summary);
+        assert_eq!(outer.ended, ["| beside: one | 0.0 | ok |"]);
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Tally {
         let log = Mutex::new(File::options().create(true).append(true).open(&self.log)?);
         let write = |line: &str| drop(writeln!(log.lock().expect("no panic"), "{line}"));
         let (mut found, mut screen, mut hidden) = (false, Screen::default(), VecDeque::new());
+        let mut is_diagnostic = false;
         let result = each_line(
             runner,
             |line| {
@@ -64,7 +65,9 @@ impl Tally {
             },
             Some(&mut |line: &str| {
                 write(line);
-                if is_progress(line) {
+                // With the source that the compiler shows.
+                is_diagnostic = is_error(line) || is_diagnostic && !line.is_empty();
+                if is_diagnostic || is_progress(line) {
                     eprintln!("{line}");
                 } else {
                     hidden.push_back(line.to_owned());
@@ -168,18 +171,23 @@ impl Screen {
     }
 }
 
-/// Whether a line of errors says what cargo does now, or why it failed. The others are of tests.
+/// Whether a line of errors says what cargo does now, or how a test ended. The others are of tests.
 fn is_progress(line: &str) -> bool {
     let words = ["Blocking", "Compiling", "Doc-tests", "Downloaded", "Downloading", "Running"];
     let is_word = line
         .strip_prefix("  ")
         .is_some_and(|rest| words.iter().any(|word| rest.trim_start().starts_with(word)));
-    is_word || line.starts_with("error") || line.contains("process didn't exit successfully")
+    is_word || line.contains("process didn't exit successfully")
+}
+
+/// Whether a line of errors begins a message of cargo or the compiler.
+fn is_error(line: &str) -> bool {
+    ["error:", "error[", "warning:"].iter().any(|start| line.starts_with(start))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Screen, Tally, is_progress};
+    use super::{Screen, Tally, is_error, is_progress};
 
     fn tally(passed: u64, failed: u64, skipped: u64) -> Tally {
         Tally { passed, failed, skipped, ..Tally::default() }
@@ -230,7 +238,7 @@ mod tests {
             ("thread 'main' panicked at x.rs:1", false),
             ("Running out of ideas", false),
         ] {
-            assert_eq!(is_progress(line), is_shown, "{line}");
+            assert_eq!(is_progress(line) || is_error(line), is_shown, "{line}");
         }
     }
 }

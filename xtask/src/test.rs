@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
 use crate::arguments::{Suite, Test as Options};
 use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
-use crate::shell::{debug_folder, files_in, root, stem, target};
+use crate::shell::{answer, debug_folder, files_in, root, shell, stem, target};
 use crate::steps::{Steps, skip};
 use crate::tally::Tally;
 use crate::workspace::{self, Member};
@@ -26,7 +26,8 @@ const OLDER_PYO3: [&str; 2] = ["0.27.2", "0.28.3"];
 const OPERATORS: [[&str; 2]; 2] = [["torch==2.10.0", "jax==0.5.0"], ["torch", "jax"]];
 /// Tests in Rust that only `--long` runs, with what they find: CONTRIBUTING.md has the reasons. Those in Python have the mark
 /// `long`.
-const LONG: [&str; 4] = [
+const LONG: [&str; 5] = [
+    "a_check_after_maturin_builds_nothing_again",
     "a_new_project_builds_and_passes_its_tests",
     "a_generated_stub_names_the_types_of_arguments_and_results",
     "a_hundred_thousand_messages_leak_nothing",
@@ -73,7 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 } else {
                     steps.skip("Julia", "cargo xtask test julia unpacks one");
                 }
+                steps.plan(4);
                 tests.all(steps)?;
+                steps.join()?;
+                about(steps);
             }
             Some(Suite::Rust) => {
                 // clap drops the dashes where they are the first argument.
@@ -91,6 +95,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// What a newcomer wants to know at the end.
+fn about(steps: &mut Steps) {
+    let sh = shell();
+    let folders = [target(), root().join(".venv")];
+    let sizes = answer(cmd!(sh, "du -sh {folders...}")).unwrap_or_default();
+    for (size, folder) in sizes.lines().filter_map(|line| line.split_once('\t')) {
+        steps.note(format!("{folder} takes {size} on disk; a later command uses it again"));
+    }
+    let log = target().join("logs");
+    steps.note(format!("all that the tests printed: {}", log.display()));
+    let next = if steps.have_failed() {
+        "next: `cargo xtask test rust -p CRATE --test FILE NAME` or `cargo xtask test python FILE -k NAME` runs one test again"
+    } else {
+        "next: `cargo xtask new ../my-extension` starts an extension; `cargo xtask demo --with torch` shows PyTorch's tensors in Rust"
+    };
+    steps.note(next.to_owned());
 }
 
 /// The tests of CI but for those of [`beside`].
@@ -228,20 +250,21 @@ impl Tests {
         }
         let Self { venv, features, .. } = self;
         let left_out = self.left_out.iter().flat_map(|it| ["--exclude", it.name()]);
-        steps.step("build examples", || {
-            Ok(cmd!(venv.sh, "cargo build --workspace {left_out...} --examples {features...}")
-                .run()?)
-        });
-        for folder in folders {
-            for source in files_in(&folder, "rs").into_iter().chain(files_in(&folder, "py")) {
-                let name = source.strip_prefix(root())?.display().to_string();
-                steps.count(&name, |tally| {
-                    self.example(&source)?;
-                    tally.passed = 1;
-                    Ok(())
-                });
+        steps.count("examples", |tally| {
+            let build = "build --quiet --workspace --examples".split(' ');
+            cmd!(venv.sh, "cargo {build...} {left_out...} {features...}").run()?;
+            let sources = |folder| files_in(folder, "rs").into_iter().chain(files_in(folder, "py"));
+            let mut failed = Vec::new();
+            for source in folders.iter().flat_map(sources) {
+                match self.example(&source) {
+                    Ok(()) => tally.passed += 1,
+                    Err(error) => failed.push(format!("{}: {error:#}", source.display())),
+                }
             }
-        }
+            tally.failed = failed.len() as u64;
+            ensure!(failed.is_empty(), "{}", failed.join("; "));
+            Ok(())
+        });
         Ok(())
     }
 

@@ -1,23 +1,24 @@
 //! Functions over any framework's arrays.
 #![forbid(unsafe_code)]
 
-use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result};
-use pyo3::prelude::*;
+/// Functions over any framework's arrays.
+#[pyo3::pymodule(gil_used = false)]
+mod my_extension {
+    use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result};
+    use pyo3::prelude::*;
 
-/// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
-#[pyfunction]
-fn norm(x: PyTensorOf<f32, 1>) -> f32 {
-    x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
-}
+    /// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
+    #[pyfunction]
+    fn norm(x: PyTensorOf<f32, 1>) -> f32 {
+        x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+    }
 
-/// A new array of the type of `x`: `factor` times its values, without a gradient.
-#[pyfunction]
-fn scale<'py>(x: CallerArray<'py, f32, ANY_RANK, NoGrad>, factor: f32) -> Result<Bound<'py, PyAny>> {
-    x.to_caller(x.view().map_to_tensor(|value| factor * value)?)
-}
-
-#[pymodule(gil_used = false)]
-fn my_extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(norm, module)?)?;
-    module.add_function(wrap_pyfunction!(scale, module)?)
+    /// A new array of the type of `x`: `factor` times its values, without a gradient.
+    #[pyfunction]
+    fn scale<'py>(
+        x: CallerArray<'py, f32, ANY_RANK, NoGrad>,
+        factor: f32,
+    ) -> Result<Bound<'py, PyAny>> {
+        x.to_caller(x.view().map_to_tensor(|value| factor * value)?)
+    }
 }
