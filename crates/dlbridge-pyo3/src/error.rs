@@ -13,7 +13,7 @@ use pyo3::exceptions::{
 use pyo3::types::PyString;
 use pyo3::{Py, PyAny, PyErr, PyErrArguments, PyTypeInfo, Python};
 
-/// The error of a function that handles tensors and Python objects: small, so that a result is.
+/// The error of a function that handles tensors and Python objects: two words, so that `Result` stays small.
 ///
 /// A `#[pyfunction]` can return it: PyO3 converts it to the exception.
 #[derive(Debug)]

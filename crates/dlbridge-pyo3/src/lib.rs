@@ -46,7 +46,7 @@
 //! | a tensor whose gradient must not get lost | a `BufferError` where it would | `x: PyTensorOf<f32, 2, NoGrad>` |
 //! | an array to write in place | a view to write | `mut x: PyTensorMut<f32>`, then [`view_mut`](PyTensorOf::view_mut) |
 //! | an algorithm over `&[T]` or `ArrayView` | a slice or an array of the caller's memory | [`as_slice`](PyTensorOf::as_slice), [`as_array`](PyTensorOf::as_array), after one [`StableArguments`] |
-//! | a Python object | a tensor over its memory | [`import`] |
+//! | a Python object | a tensor over its memory | [`import()`] |
 //! | any array | the protocol through which it was imported | [`Imported::protocol`] |
 //! | a GPU array and a stream to use it on | to make the stream wait until it is ready | [`ImportOptions::stream`] |
 //! | a GPU array | the stream on which its memory is ready | [`Imported::stream`] |

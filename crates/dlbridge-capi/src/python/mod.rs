@@ -1,6 +1,6 @@
 //! The Python protocol for import and export, without linking Python: its functions are found at
 //! run time.
-//! Invariant: a [`Python`] exists only on threads that are attached to the interpreter.
+//! Invariant: a [`Python`](attached::Python) exists only on threads that are attached to the interpreter.
 
 mod absent;
 mod answer;

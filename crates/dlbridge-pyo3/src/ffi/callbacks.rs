@@ -115,7 +115,7 @@ pub(crate) fn nesting<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     struct Nested;
     impl Drop for Nested {
         fn drop(&mut self) {
-            // Counted down, not restored: Python code may have switched to another stack in between.
+            // Decrement; do not restore a saved depth: a greenlet may have switched.
             NESTED.set(NESTED.get() - 1);
         }
     }

@@ -162,7 +162,7 @@ fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
         }
         nested.set(depth);
         undisturbed(py, || value.release(py));
-        // Counted down, not restored: Python code may have switched to another stack in between.
+        // Decrement; do not restore a saved depth: a greenlet may have switched.
         nested.set(nested.get() - 1);
     });
 }

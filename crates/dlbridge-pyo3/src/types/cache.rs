@@ -1,8 +1,8 @@
 //! The cache of facts about Python types, by the type's address.
-//! Invariants: a slot is read whole, as one writer wrote it. A slot with a path keeps its type
-//! alive; a slot without a path, or with one of classes that come and go, is cleared when its type is freed. So a
-//! new type at a freed address gets no stale path. A slot whose path depends on attributes of a type that can change
-//! has the type's version, and counts for no other.
+//! Invariants: a slot is read whole, as one writer wrote it. Slots of NumPy, JAX, PyTorch, masked and table types hold
+//! their type. Others hold a weak reference whose callback empties the slot, so that a new type at a freed address gets
+//! no stale path. A slot whose path depends on attributes of a type that can change has the type's version, and is
+//! ignored once the type has another one.
 #![allow(unsafe_code, reason = "it pairs an object with what its type was found to have")]
 
 use std::ptr;

@@ -195,7 +195,7 @@ fn root_in<'py>(module: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyString
     let Ok(module) = module.cast::<PyString>() else { return Ok(None) };
     let Some(module) = unless_refused(py, module.to_str())? else { return Ok(None) };
     let root = module.split('.').next().unwrap_or_default();
-    // What a program has at hand says nothing of where its objects come from.
+    // `builtins` and `__main__` name no framework.
     let says_nothing = matches!(root, "builtins" | "__main__");
     if says_nothing { Ok(None) } else { Ok(Some(text(py, root)?)) }
 }

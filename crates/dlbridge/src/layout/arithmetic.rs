@@ -287,7 +287,7 @@ impl Unit {
     pub(crate) fn reach(self, span: Span) -> Option<(usize, usize)> {
         // Broadcast axes make more elements than there are places, gaps more places than elements.
         let Span { len, low, high } = span;
-        // Neither is negative, as the bounds of a span are not.
+        // Bounds of a span are never negative.
         let (below, above) = (low.wrapping_neg() as usize, high as usize + 1);
         let places = below + above;
         if self.packed {

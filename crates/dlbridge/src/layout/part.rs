@@ -162,8 +162,8 @@ impl Layout<'_> {
         Ok(offset as isize)
     }
 
-    /// A new axis before this one. Its stride is that of a contiguous tensor, where this is one: some consumers
-    /// compare the strides of all axes.
+    /// A new axis before this one. Any stride would do for extent 1. We choose that of a contiguous tensor, because some
+    /// consumers compare it.
     fn new_axis(&self, axis: usize) -> (i64, i64) {
         match self.shape.get(axis) {
             Some(&extent) => (1, extent.max(1).wrapping_mul(self.strides[axis])),
@@ -171,7 +171,7 @@ impl Layout<'_> {
         }
     }
 
-    /// The same for the places of an index.
+    /// Writes the part that an index selects; returns its offset.
     fn write_index(&self, places: &[Place], part: &mut Lists<'_>) -> Result<i64, Error> {
         let (shape, strides) = (self.shape, self.strides);
         let rank = shape.len();

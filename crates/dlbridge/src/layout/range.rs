@@ -79,7 +79,7 @@ impl Bytes {
 }
 
 impl Comb {
-    /// The teeth of both combs, and more.
+    /// A pattern that covers both, perhaps more.
     #[must_use]
     #[inline]
     pub fn joined(self, other: Self) -> Self {
@@ -87,7 +87,7 @@ impl Comb {
         Self { step, width: self.width.max(other.width) }
     }
 
-    /// Whether some start, from the first to the last one, is that of a comb like this with a byte that `bytes` may have.
+    /// Whether a borrow of this pattern that starts in `first..=last` may share a byte with `bytes`.
     #[must_use]
     #[inline]
     pub fn meets_from(self, first: usize, last: usize, bytes: &Bytes) -> bool {

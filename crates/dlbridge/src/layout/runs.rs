@@ -21,7 +21,7 @@ pub(crate) struct Run {
 pub(crate) struct Runs<'a> {
     /// The next run. All runs have its length and step.
     run: Run,
-    /// The runs left: the number of the next one, and one more than that of the last.
+    /// The runs `next..end` are left.
     next: usize,
     end: usize,
     /// The runs left in the next one's block.

@@ -51,7 +51,7 @@ pub(crate) fn holds_address(address: usize) -> bool {
 /// then.
 #[inline(always)]
 pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
-    // The highest bit of any number is that of all of them together.
+    // The OR of all numbers has the highest bit that any of them has.
     let together = |numbers: &[i64]| numbers.iter().fold(0, |all, number| all | number) as u64;
     match (shape, strides) {
         // For these ranks, the bounds of extents and strides are the same.

@@ -96,7 +96,7 @@ impl<'a, T: Element> Elements<'a, T> {
 }
 
 impl<T: Element> ElementsMut<'_, T> {
-    /// As [`replace`](Self::replace), on many threads and in any order.
+    /// As `ViewMut::map_inplace`, on many threads and in any order.
     ///
     /// # Errors
     ///

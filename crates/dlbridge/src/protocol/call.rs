@@ -200,7 +200,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Another device than that: only memory that the host can read is copied, and to the host alone.
+    /// If another device is requested: only memory that the host can read is copied, and only to the host.
     pub fn answer(self, device: Device) -> Result<Answer, Refusal> {
         let wanted = self.dl_device.unwrap_or(device);
         let is_moved = wanted != device;

@@ -2,7 +2,7 @@
 //! Feature `safetensors-0_8`.
 //!
 //! [`Archive`] returns the tensors of a file, read-only, in the memory of the file, which each tensor
-//! keeps alive. [`save`] writes a file. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), for
+//! keeps alive. [`save()`] writes a file. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), for
 //! the crate's own functions.
 
 #[doc(hidden)]

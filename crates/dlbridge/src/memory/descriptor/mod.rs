@@ -58,8 +58,8 @@ impl<'a> Borrowed<'a> {
         unsafe { Self::new(checked.layout().into(), checked.memory()) }
     }
 
-    /// The same memory, only read through this description. Whoever made a copy of it made none for
-    /// this borrow.
+    /// The same memory, only read through this description. Clears `IS_COPIED`: the copy was made for the lender, not for
+    /// this borrower.
     #[inline]
     pub(crate) fn into_read_only(mut self) -> Self {
         let Memory { flags, access, .. } = &mut self.memory;

@@ -29,7 +29,7 @@ pub(crate) struct Header {
     /// Initialised as versioned; exported in place, where only `flags` is updated, or rewritten for the
     /// legacy ABI. After an export nothing relies on it, since a consumer may change it.
     descriptor: MaybeUninit<Descriptor>,
-    /// The export of a header that other handles share, for one consumer at a time: only [`lend`](super::lent::lend)
+    /// The export of a header that other handles share, for one consumer at a time: only [`lend`](super::export::lend)
     /// writes it, and only the consumer uses it.
     pub(super) lent: UnsafeCell<MaybeUninit<Lent>>,
     /// Drops the owner and frees the header.
@@ -49,7 +49,7 @@ type DestroyFn = unsafe fn(NonNull<u8>);
 pub(crate) enum Owns {
     /// No tensor, for all that Rust knows: it is dropped in place.
     Elements,
-    /// Anything, so also tensors whose owners own tensors: it is dropped in [turn](super::chain).
+    /// May own tensors: dropped through `release::in_turn`, which loops.
     Anything,
 }
 

@@ -77,7 +77,7 @@ impl Metadata {
         Self(self.0 & !LEASED | if is_leased { LEASED } else { 0 })
     }
 
-    /// Sets whether a language binding drops the tensor (see `deferred`).
+    /// Sets whether a language binding drops the tensor (see `release`).
     #[inline]
     pub(crate) const fn with_bound(self, is_bound: bool) -> Self {
         Self(self.0 & !BOUND | if is_bound { BOUND } else { 0 })

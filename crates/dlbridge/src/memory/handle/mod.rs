@@ -49,7 +49,7 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     /// Validates a foreign tensor. On success the handle owns it; on failure the
-    /// caller still does. If `is_bound`, a language binding drops the tensor (see `deferred`).
+    /// caller still does. If `is_bound`, a language binding drops the tensor (see `release`).
     ///
     /// # Safety
     ///
