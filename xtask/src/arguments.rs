@@ -179,7 +179,7 @@ pub(crate) struct Doctor {
     /// Install every framework first
     #[arg(long)]
     pub(crate) full: bool,
-    /// Install every framework for the newest Python, and write docs/doctor.md (several GB)
+    /// Install every framework for the newest Python, and write target/doctor.md, .html and .json (several GB)
     #[arg(long)]
     pub(crate) report: bool,
     /// Arguments for `python -m dlpack_doctor`

@@ -16,8 +16,6 @@ use crate::shell::{answer, root, shell, target};
 const CHOICE: &str = "DLBRIDGE_DOCTOR_PYTHON";
 const NEWEST: &str = "3.13";
 const PROGRAM: &str = "import sys; print(sys.executable)";
-/// The report that is kept. The coloured page and the findings are build results.
-const REPORT: &str = "docs/doctor.md";
 const NOTES: [&str; 2] = [
     "polars 2.1.0 and pandas 3.1.1 have no __dlpack__, and CuPy needs a GPU: they are not examined",
     "max, ragged and scirs2 are packages that the doctor was not written for",
@@ -55,7 +53,8 @@ fn report(args: &[String]) -> Result<()> {
     let lines: Vec<_> = built.lines().collect();
     let (folder, versions) =
         lines[lines.len() - OBJECTS.len() - 1..].split_first().expect("a line for each");
-    let [html, json] = ["doctor.html", "doctor.json"].map(|name| target().join(name));
+    let [html, json, markdown] =
+        ["doctor.html", "doctor.json", "doctor.md"].map(|name| target().join(name));
     let since = json.is_file().then(|| ["--since".into(), json.clone()]);
     let objects = OBJECTS.iter().zip(versions).map(|((module, factory), version)| {
         format!("{} {version}=bench_{module}:{factory}", module.replace('_', "-"))
@@ -66,8 +65,8 @@ fn report(args: &[String]) -> Result<()> {
         .args(NOTES.iter().flat_map(|note| ["--note", note]))
         .args(args)
         .args(since.into_iter().flatten());
-    let doctor = doctor.args(["--markdown", REPORT, "--html"]).arg(html).arg("--json").arg(json);
-    Ok(doctor.arg("installed").args(objects).run()?)
+    let doctor = doctor.arg("--markdown").arg(markdown).arg("--html").arg(html);
+    Ok(doctor.arg("--json").arg(json).arg("installed").args(objects).run()?)
 }
 
 fn newest() -> Option<PathBuf> {
