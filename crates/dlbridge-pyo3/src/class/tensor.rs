@@ -7,13 +7,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::methods;
 #[cfg(feature = "tensor-methods")]
 use super::{values, whole};
 use crate::error::{error_of, unless_refused};
 use crate::export;
-use crate::ffi::table;
+use crate::ffi::{cycle, table};
 use crate::interpreter::made;
 use crate::interpreter::{module, through_pyo3};
 use crate::types::name_of;
@@ -40,6 +41,11 @@ impl TensorObject {
             "expected a function that makes a tensor, found the class dlbridge.Tensor; call \
              dlbridge.from_dlpack(x), zeros or from_bytes",
         ))
+    }
+
+    /// For the garbage collector.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        cycle::visit(&self.tensor, &visit)
     }
 
     /// Return the device's type and index.

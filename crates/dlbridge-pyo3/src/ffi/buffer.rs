@@ -349,6 +349,8 @@ struct Opened {
 
 // SAFETY: plain numbers and pointers, which are used on a thread that is attached (F8, R9).
 unsafe impl Send for Acquired {}
+// SAFETY: the same; what is read through a reference is not written (R9).
+unsafe impl Sync for Acquired {}
 
 impl NeedsInterpreter for Acquired {
     fn release(self, _: Python<'_>) {
@@ -400,6 +402,13 @@ impl Acquired {
     fn fields(&self) -> &Py_buffer {
         // SAFETY: alive as long as this, and not written (R7).
         unsafe { &(*self.0.as_ptr()).buffer }
+    }
+
+    /// The object that the exporter named, to which the buffer has a reference.
+    pub(super) fn object(&self) -> Option<&Py<PyAny>> {
+        let object = (&raw const self.fields().obj).cast::<Option<Py<PyAny>>>();
+        // SAFETY: a reference, or null (F8), as `Option<Py<PyAny>>` has it; not written (R7).
+        unsafe { &*object }.as_ref()
     }
 
     /// The room for a header.

@@ -7,6 +7,7 @@ pub(crate) mod buffer;
 pub(crate) mod callbacks;
 pub(crate) mod capsule;
 pub(crate) mod class;
+pub(crate) mod cycle;
 pub(crate) mod driver;
 #[cfg(feature = "tensor-methods")]
 pub(crate) mod elements;

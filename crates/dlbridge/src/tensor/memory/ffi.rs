@@ -1,5 +1,6 @@
 //! Items that only language bindings need.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -76,6 +77,17 @@ pub fn into_keeper(tensor: Tensor) -> *mut DLManagedTensorVersioned {
 pub fn keep_alive(tensor: &ArcTensor) -> Option<KeepAlive> {
     let tensor: &Tensor = tensor;
     KeepAlive::of_handle(&tensor.0)
+}
+
+/// The owner of a tensor's memory, if it is of type `O` and no other handle shares it.
+///
+/// # Safety
+///
+/// A reference to an `O` does not reach the elements of the tensor, as one to a vector does.
+#[must_use]
+pub unsafe fn sole_owner<O: Any + Sync>(tensor: &ArcTensor) -> Option<&O> {
+    let tensor: &Tensor = tensor;
+    if tensor.0.is_unique() { tensor.0.owner() } else { None }
 }
 
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
