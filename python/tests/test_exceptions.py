@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import copy
+import gc
 import pickle
 import socket
 import subprocess
@@ -184,6 +185,8 @@ def interrupted(call, number):
         return trace
 
     before = sys.gettrace()
+    # JAX has a callback of the collector, whose exceptions Python itself loses.
+    gc.disable()
     sys.settrace(trace)
     try:
         call()
@@ -194,6 +197,7 @@ def interrupted(call, number):
         return at, True
     finally:
         sys.settrace(before)
+        gc.enable()
     return at, True
 
 

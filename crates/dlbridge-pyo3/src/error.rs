@@ -61,6 +61,11 @@ impl Error {
         error_of::<PyBufferError>(message).into()
     }
 
+    /// (A `From` of this type would stand in the compiler's help for a `?` of users.)
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::buffer(refusal.to_string())
+    }
+
     /// Panics for an error that checks made before exclude.
     #[cold]
     pub(crate) fn impossible(self) -> ! {
@@ -157,12 +162,6 @@ impl From<dlbridge::Error> for Error {
     #[inline(never)]
     fn from(error: dlbridge::Error) -> Self {
         Self::Tensor(Box::new(error))
-    }
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        Self::buffer(refusal.to_string())
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::interpreter::made::{self, Entries};
 use crate::interpreter::module;
 use crate::stream::{Ready, Stream};
-use crate::{Result, TensorObject};
+use crate::{Error, Result, TensorObject};
 
 /// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
 /// memory is `ready`.
@@ -34,7 +34,7 @@ pub(crate) fn answer<'py>(
     ready: Option<&Ready>,
 ) -> Result<Bound<'py, PyAny>> {
     let device = tensor.device();
-    let answer = request.answer(device)?;
+    let answer = request.answer(device).map_err(Error::refused)?;
     let stream = Stream::requested(stream, answer.device)?;
     match ready {
         Some(ready) if !answer.copy => ready.before(stream, device)?,

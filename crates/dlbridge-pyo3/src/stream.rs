@@ -33,7 +33,7 @@ impl Stream {
         if !is_refusal(found.py(), &error) {
             return Err(error.into());
         }
-        Err(not_a_stream(&found.repr()?.to_string(), device).into())
+        Err(Error::refused(not_a_stream(&found.repr()?.to_string(), device)))
     }
 }
 

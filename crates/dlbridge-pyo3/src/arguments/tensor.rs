@@ -14,7 +14,7 @@ use super::hints;
 
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::import_tensor;
-use crate::{Error, Stream, TensorObject};
+use crate::{Error, PyTensorOf, Stream, TensorObject};
 
 /// A tensor, or a vector or an array that becomes one without a copy: every type with `Into<Tensor>`.
 ///
@@ -109,6 +109,41 @@ impl PyTensor {
     /// Those of [`TensorObject::ready_after`].
     pub fn ready_after(self, stream: Stream) -> crate::Result<TensorObject> {
         TensorObject::new(self.into_given()).ready_after(stream)
+    }
+}
+
+/// ```
+/// use dlbridge_pyo3::PyTensor;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn squares(len: i64) -> PyTensor {
+///     (0..len).map(|number| number * number).collect::<Vec<_>>().into()
+/// }
+/// ```
+impl<T> From<Vec<T>> for PyTensor
+where
+    Vec<T>: Into<Tensor>,
+{
+    fn from(elements: Vec<T>) -> Self {
+        Self::new(elements)
+    }
+}
+
+/// The same argument without its type, which borrows the memory as before.
+///
+/// ```
+/// use dlbridge_pyo3::{PyTensor, PyTensorOf};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn same(x: PyTensorOf<f32, 2>) -> PyTensor {
+///     x.into()
+/// }
+/// ```
+impl<T, const N: usize, C> From<PyTensorOf<T, N, C>> for PyTensor {
+    fn from(tensor: PyTensorOf<T, N, C>) -> Self {
+        Self(tensor.memory)
     }
 }
 

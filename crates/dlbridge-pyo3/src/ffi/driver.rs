@@ -97,7 +97,7 @@ impl Stream {
     ///
     /// A `BufferError` for a stream that this device does not have.
     pub fn number_on(self, device: Device) -> Result<Option<i64>> {
-        Ok(stream::number_on(self.0, device)?)
+        stream::number_on(self.0, device).map_err(Error::refused)
     }
 
     /// Whether this is what `None` means on a device.

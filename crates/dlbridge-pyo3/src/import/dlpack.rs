@@ -16,11 +16,11 @@ use pyo3::{Borrowed, intern};
 
 use super::options::Protocol;
 use super::{advice, fallback};
+use crate::Result;
 use crate::ffi::capsule;
 use crate::interpreter::through_pyo3;
 #[cfg(not(windows))]
 use crate::interpreter::{Keyword, Once, call_with_keyword};
-use crate::{Error, Result};
 
 /// The result of `__dlpack__`, and the keywords that it accepted.
 pub(super) struct Answer<'py> {
@@ -32,12 +32,6 @@ pub(super) struct Answer<'py> {
 pub(super) struct Failure {
     pub(super) exception: PyErr,
     next: Next,
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        failure.exception.into()
-    }
 }
 
 impl Answer<'_> {
@@ -145,7 +139,7 @@ fn import_otherwise(
         Next::Raise if failure.exception.is_instance_of::<PyTypeError>(object.py()) => {
             fallback::import_column(object, failure.exception)
         }
-        Next::Call(_) | Next::Raise => Err(failure.into()),
+        Next::Call(_) | Next::Raise => Err(failure.exception.into()),
     }
 }
 

@@ -85,7 +85,9 @@ pub(super) fn import_on_stream(
     if stream == Stream::NO_SYNC && table_of(object)?.is_some() {
         return import_shared(object);
     }
-    dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })?.take()
+    dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })
+        .map_err(|failure| failure.exception)?
+        .take()
 }
 
 /// The result of `__dlpack_device__`; `None` for an object without it. Some producers return None
@@ -169,7 +171,7 @@ pub(super) fn deliver(
         Delivery::CopyOnHost => host_copy(object.py(), &tensor, stream)?,
         Delivery::Call(device) => ask_for(object, found, device, options)?,
     };
-    copy.check(delivered.is_copied())?;
+    copy.check(delivered.is_copied()).map_err(Error::refused)?;
     Ok(delivered)
 }
 

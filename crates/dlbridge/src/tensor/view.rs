@@ -300,6 +300,23 @@ impl<'a, T: Element> ViewMut<'a, T> {
         View { elements: self.0.elements() }
     }
 
+    /// Iterates over the elements in row-major order.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let mut tensor = Tensor::from([1.0, 3.0]);
+    /// let mut view = tensor.view_mut::<f64>()?;
+    /// let sum: f64 = view.iter().sum();
+    /// view.map_inplace(|x| x / sum);
+    /// assert_eq!(view.iter().collect::<Vec<_>>(), [0.25, 0.75]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, T> {
+        self.as_view().iter()
+    }
+
     /// Calls `function` with each row, the elements along the last axis, in row-major order.
     ///
     /// ```
@@ -307,7 +324,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
     /// tensor.view_mut::<f64>()?.for_each_row(|mut row| {
-    ///     let sum: f64 = row.as_view().iter().sum();
+    ///     let sum: f64 = row.iter().sum();
     ///     row.map_inplace(|x| x / sum);
     /// });
     /// assert_eq!(tensor.as_slice::<f64>()?, [0.75, 0.25, 0.5, 0.5]);
@@ -357,6 +374,15 @@ impl<'a, T: Element> ViewMut<'a, T> {
         }
         self.0.copy_from_slice(source);
         Ok(())
+    }
+}
+
+impl<'v, T: Element> IntoIterator for &'v ViewMut<'_, T> {
+    type Item = T;
+    type IntoIter = Iter<'v, T>;
+
+    fn into_iter(self) -> Iter<'v, T> {
+        self.iter()
     }
 }
 
