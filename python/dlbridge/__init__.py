@@ -17,9 +17,6 @@ On Linux, `seal` copies arrays into memory that other processes read without a c
 makes a stream of arrays to another process: over shared memory on Linux, as bytes elsewhere.
 """
 
-from typing import Protocol, runtime_checkable
-
-from dlbridge._inspect import Description, inspect
 from dlbridge._native import (
     DLPACK_VERSION,
     Channel,
@@ -40,7 +37,13 @@ from dlbridge._native import (
     seal_safetensors,
     zeros,
 )
-from dlbridge._safetensors import SafetensorsFile, open_safetensors
+
+# True for type checkers. The import of `typing`, which has such a name as well, takes milliseconds.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dlbridge._inspect import Description, inspect
+    from dlbridge._protocol import SupportsDLPack
+    from dlbridge._safetensors import SafetensorsFile, open_safetensors
 
 __all__ = [
     "DLPACK_VERSION",
@@ -69,13 +72,24 @@ __all__ = [
 ]
 
 
-@runtime_checkable
-class SupportsDLPack(Protocol):
-    """An array of any framework, for annotations and `isinstance`. Stubs that PyO3 generates name it."""
+# Imported at the first use.
+_LATER = {
+    "Description": "_inspect",
+    "inspect": "_inspect",
+    "SupportsDLPack": "_protocol",
+    "SafetensorsFile": "_safetensors",
+    "open_safetensors": "_safetensors",
+}
 
-    # The types of JAX's arrays list no other method of DLPack.
-    def __dlpack__(self) -> object:
-        """Return a capsule over the memory."""
+
+def __getattr__(name: str) -> object:
+    """Import a name at its first use."""
+    if name not in _LATER:
+        message = f"module 'dlbridge' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(__import__(f"dlbridge.{_LATER[name]}", fromlist=[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

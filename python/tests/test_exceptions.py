@@ -1,4 +1,4 @@
-"""An exception that Python code raises below a call of this library, at whatever point, is the one that the caller gets."""
+"""The exception that Python code raises below a call, at whatever point, is what the caller gets."""
 
 from __future__ import annotations
 

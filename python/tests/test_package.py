@@ -349,3 +349,10 @@ def test_a_framework_that_does_otherwise_makes_the_demo_fail(lie, capsys):
     fields, reason = LIES[lie]
     assert demo.report([demo.check(dataclasses.replace(demo.numpy(), **fields))]) == 1
     assert reason in capsys.readouterr().out
+
+
+def test_an_import_loads_no_module_that_the_first_call_does_not_need():
+    """`dataclasses` and `typing` were 28 of 37 ms."""
+    code = "import sys; old = {*sys.modules}; import dlbridge; print(*sorted({*sys.modules} - old))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["dlbridge", "dlbridge._native"]

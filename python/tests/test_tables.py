@@ -136,7 +136,7 @@ class TestATable:
 
 
 class TestAnArrayOfPyarrow:
-    """Its `__dlpack__` raises a `TypeError` for all but numbers, after which Arrow was not asked."""
+    """Its `__dlpack__` raises `TypeError` for all but numbers, after which Arrow was not asked."""
 
     def test_of_lists_of_one_size_is_shared(self):
         for columns in ([[1, 2], [3, 4]], [[[1], [2]], [[3], [4]]]):

@@ -489,7 +489,7 @@ CLASSES = [
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_no_object_is_made_that_rust_has_not_filled_in(kind):
-    """A `__new__` of Python's led to `object.__new__(kind)`, whose first method ended the process."""
+    """A `__new__` of Python led to `object.__new__(kind)`, whose first method ended the process."""
     with pytest.raises(TypeError, match="immutable type"):
         kind.__new__ = staticmethod(lambda cls: object.__new__(cls))
     with pytest.raises(TypeError):

@@ -26,7 +26,8 @@ class TestComparisons:
 
     def test_a_number_is_not_found_missing(self):
         tensor = arange(3.0)
-        for use in (lambda: 2.0 in tensor, lambda: tensor[2] == 2.0, lambda: 2.0 == tensor[2]):
+        reflected = lambda: 2.0 == tensor[2]  # noqa: E731, SIM300
+        for use in (lambda: 2.0 in tensor, lambda: tensor[2] == 2.0, reflected):
             with pytest.raises(TypeError, match=r"np\.asarray\(x\) == y"):
                 use()
         assert 2.0 in np.asarray(tensor)
@@ -52,7 +53,7 @@ class TestNumPyHasTheRest:
             lambda x: x * 2.0,
             lambda x: x / 1j,
             lambda x: x @ x,
-            lambda x: x + [1, 2, 3],
+            lambda x: x + [1, 2, 3],  # noqa: RUF005
             lambda x: operator.setitem(x, 0, 1),
         ],
     )
