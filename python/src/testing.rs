@@ -4,14 +4,21 @@
 use std::cell::RefCell;
 use std::thread;
 
-use dlbridge::Tensor;
-use dlbridge_pyo3::{ExportDlpack, ImportOptions, PyTensor, Result, dlpack_class, import};
+use dlbridge::{Tensor, match_dtype};
+use dlbridge_pyo3::{
+    ExportDlpack, ImportOptions, PyDType, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Result,
+    dlpack_class, import,
+};
 use pyo3::prelude::*;
 
 /// Adds the functions to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Calls>()?;
     module.add_function(wrap_pyfunction!(_keep, module)?)?;
+    module.add_function(wrap_pyfunction!(_read, module)?)?;
+    module.add_function(wrap_pyfunction!(_write, module)?)?;
+    module.add_function(wrap_pyfunction!(_view, module)?)?;
+    module.add_function(wrap_pyfunction!(_matrix, module)?)?;
     module.add_function(wrap_pyfunction!(_drop_on_threads, module)?)
 }
 
@@ -43,6 +50,42 @@ impl ExportDlpack for Calls {
             Ok(import(object.as_borrowed(), ImportOptions::default())?.tensor)
         })
     }
+}
+
+/// The argument of a function that accepts one dtype.
+#[pyfunction]
+#[pyo3(signature = (x, dtype, /))]
+fn _read(x: &Bound<'_, PyAny>, dtype: PyDType) -> Result<PyTensor> {
+    Ok(match_dtype!(dtype.0, T: f64 | f32 | i64 | i32 | u8 | bool => {
+        PyTensor::from(x.extract::<PyTensorOf<T>>()?.into_inner())
+    })?)
+}
+
+/// The argument of a function that writes one dtype.
+#[pyfunction]
+#[pyo3(signature = (x, dtype, /))]
+fn _write(x: &Bound<'_, PyAny>, dtype: PyDType) -> Result<()> {
+    match_dtype!(dtype.0, T: f64 | f32 | i64 => {
+        let mut x = x.extract::<PyTensorMut<T>>()?;
+        x.view_mut().map_inplace(|value| value);
+    })?;
+    Ok(())
+}
+
+/// A view of elements of one of some types.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+fn _view(x: PyTensor) -> Result<PyTensor> {
+    Ok(match_dtype!(x.dtype(), T: i32 | f32 | f64 => {
+        PyTensor::new(x.view::<T>()?.map_to_tensor(|value| value)?)
+    })?)
+}
+
+/// A matrix that NumPy converts.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+fn _matrix(x: PyTensorLike<f64, 2>) -> PyTensor {
+    x.into_inner().into()
 }
 
 /// Keep a tensor until this thread ends, which is after Python has deleted the thread's state.

@@ -2,7 +2,7 @@
 //! Invariant: no panic of the function leaves a call.
 
 use dlbridge::DType;
-use dlbridge::ffi::{Dims, catch};
+use dlbridge::ffi::{Dims, catch, lost_bits};
 use dlbridge_pyo3::CurrentContext;
 
 use crate::argument::Instance;
@@ -10,7 +10,7 @@ use crate::argument::device_call::{Copies, call_on_device};
 use crate::argument::operand::{Slot, Written};
 use crate::argument::rows::Rows;
 use crate::definition::{Checked, named};
-use crate::kind::{Kind, is_of_64_bits, lost_bits};
+use crate::kind::{Kind, is_of_64_bits};
 use crate::signature::Resolved;
 use crate::{DeviceStream, Failure};
 

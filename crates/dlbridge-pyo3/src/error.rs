@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
+use dlbridge::ffi::lost_bits;
 use dlbridge::protocol::Refusal;
-use dlbridge::{DescriptorError, ErrorKind, ShapeField};
+use dlbridge::{DType, DescriptorError, ErrorKind, ShapeField, TypeCode};
 use pyo3::exceptions::{
     PyBufferError, PyException, PyIndexError, PyMemoryError, PyRecursionError, PyTypeError,
     PyValueError,
@@ -182,13 +183,91 @@ pub(crate) fn in_python(error: &dlbridge::Error) -> String {
     if let Some(rust) = error.help() {
         message.truncate(message.len() - rust.len() - "; ".len());
     }
-    if let dlbridge::Error::DTypeMismatch { expected, .. } = error {
-        return format!("{message}; pass x.astype(\"{expected}\")");
+    let found = match error {
+        dlbridge::Error::DTypeMismatch { found, expected } => Conversion::of(*found, &[*expected]),
+        dlbridge::Error::DTypeNotIn { found, expected } => Conversion::of(*found, expected),
+        _ => None,
+    };
+    match found {
+        Some(conversion) => {
+            format!("{message}; pass {}{}", conversion.numpy(false), conversion.loss())
+        }
+        None => message + help(error),
     }
-    if let dlbridge::Error::DTypeNotIn { expected: [expected, ..], .. } = error {
-        return format!("{message}; pass x.astype(\"{expected}\")");
+}
+
+/// The conversion of an array to another dtype that loses the least.
+pub(crate) struct Conversion {
+    pub(crate) from: DType,
+    pub(crate) to: DType,
+}
+
+impl Conversion {
+    /// `None` without a dtype to convert to.
+    pub(crate) fn of(from: DType, wanted: &[DType]) -> Option<Self> {
+        let lost = |to: &&DType| lost_bits(from, **to).unwrap_or(u32::MAX);
+        wanted.iter().min_by_key(lost).map(|&to| Self { from, to })
     }
-    message + help(error)
+
+    /// Whether the imaginary parts are lost.
+    fn is_real_part(&self) -> bool {
+        is_complex(self.from) && !is_complex(self.to)
+    }
+
+    /// The call for arrays that NumPy reads. JAX keeps 32 bits by default, whichever are asked for, and its arrays are
+    /// constant: NumPy then makes the array.
+    pub(crate) fn numpy(&self, makes_writable: bool) -> String {
+        let Self { from, to } = *self;
+        // The number types of Python's package `ml_dtypes` have no name in NumPy, and its complex numbers no `real`.
+        let name = match to.code {
+            TypeCode::BOOL
+            | TypeCode::INT
+            | TypeCode::UINT
+            | TypeCode::FLOAT
+            | TypeCode::COMPLEX
+                if to != DType::COMPLEX32 =>
+            {
+                format!("\"{to}\"")
+            }
+            _ => format!("ml_dtypes.{to}"),
+        };
+        let x = match self.is_real_part() {
+            false => "x",
+            true if from.bits < 64 => "x.astype(\"complex64\").real",
+            true => "x.real",
+        };
+        let part = if is_complex(to) { to.bits / 2 } else { to.bits };
+        match (makes_writable, part) {
+            (true, _) => format!("np.array({x}, {name})"),
+            (false, 64) => format!("np.asarray({x}, {name})"),
+            (false, _) => format!("{x}.astype({name})"),
+        }
+    }
+
+    /// The call for a tensor of PyTorch.
+    pub(crate) fn torch(&self) -> String {
+        format!("x{}.to(torch.{})", if self.is_real_part() { ".real" } else { "" }, self.to)
+    }
+
+    /// What is lost, other than digits.
+    pub(crate) fn loss(&self) -> &'static str {
+        let is_float = |dtype: DType| lost_bits(dtype, DType::F64).is_some() && !is_integer(dtype);
+        match self {
+            _ if lost_bits(self.from, self.to).is_some() => "",
+            _ if self.is_real_part() => ", without the imaginary parts",
+            Self { to: DType::BOOL, .. } => ", which says what is not 0",
+            _ if is_float(self.from) => ", without the fractions",
+            _ => ", if the numbers fit",
+        }
+    }
+}
+
+fn is_complex(dtype: DType) -> bool {
+    matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX)
+}
+
+fn is_integer(dtype: DType) -> bool {
+    matches!(dtype.code, TypeCode::INT | TypeCode::UINT | TypeCode::BOOL)
 }
 
 /// The call of Python that helps.

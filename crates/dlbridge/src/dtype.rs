@@ -233,7 +233,9 @@ impl fmt::Display for DType {
         match code.name() {
             Some(name) if code.fixed_bits() == Some(bits) => f.write_str(name)?,
             Some(name) if code == TypeCode::BOOL && bits == 8 => f.write_str(name)?,
-            Some(name) if is_width(bits) => write!(f, "{name}{bits}")?,
+            Some(name) if is_width(bits) || code.fixed_bits().is_some() => {
+                write!(f, "{name}{bits}")?;
+            }
             _ => write!(f, "code{}:{bits}", code.0)?,
         }
         if lanes == 1 { Ok(()) } else { write!(f, "x{lanes}") }
@@ -290,6 +292,57 @@ const fn is_width(bits: u8) -> bool {
 /// Digits alone: what `parse` takes beside them (a plus sign) is no part of a name.
 fn number<N: FromStr>(digits: &str) -> Option<N> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The bits of a value that a conversion of elements may lose: of its digits, and of a float's exponent; `None` where it
+/// changes more than that, as a float that becomes an integer.
+#[must_use]
+pub fn lost_bits(from: DType, to: DType) -> Option<u32> {
+    let is_complex = |dtype: DType| matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
+    if is_complex(from) && !is_complex(to) {
+        return None;
+    }
+    let (from, to) = (Digits::of(from)?, Digits::of(to)?);
+    match (from.exponent, to.exponent) {
+        (None, None) => {
+            let fits = from.count <= to.count && (to.is_signed || !from.is_signed);
+            fits.then_some(0)
+        }
+        (None, Some(_)) => Some(from.count.saturating_sub(to.count)),
+        (Some(_), None) => None,
+        (Some(own), Some(other)) => {
+            Some(from.count.saturating_sub(to.count) + own.saturating_sub(other))
+        }
+    }
+}
+
+/// The binary digits of a number, or of each part of a complex one.
+struct Digits {
+    count: u32,
+    is_signed: bool,
+    /// The bits of a float's exponent.
+    exponent: Option<u32>,
+}
+
+impl Digits {
+    fn of(DType { code, bits, lanes }: DType) -> Option<Self> {
+        let float =
+            |count, exponent| Some(Self { count, is_signed: true, exponent: Some(exponent) });
+        let bits = u32::from(bits);
+        match (code, bits) {
+            _ if lanes != 1 => None,
+            (TypeCode::BOOL, _) => Some(Self { count: 1, is_signed: false, exponent: None }),
+            (TypeCode::UINT, _) => Some(Self { count: bits, is_signed: false, exponent: None }),
+            (TypeCode::INT, _) => Some(Self { count: bits - 1, is_signed: true, exponent: None }),
+            (TypeCode::FLOAT, 16) | (TypeCode::COMPLEX, 32) => float(11, 5),
+            (TypeCode::FLOAT, 32) | (TypeCode::COMPLEX, 64) => float(24, 8),
+            (TypeCode::FLOAT, 64) | (TypeCode::COMPLEX, 128) => float(53, 11),
+            (TypeCode::BFLOAT, 16) | (TypeCode::BCOMPLEX, 32) => float(8, 8),
+            // The most that any of the narrow floats has.
+            _ if code.fixed_bits().is_some() => float(5, 8),
+            _ => None,
+        }
+    }
 }
 
 // `match_dtype!`: one body for several element types.
@@ -353,4 +406,33 @@ macro_rules! match_dtype {
              `_ => other` may follow"
         )
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversion_loses_bits_or_more() {
+        for (from, to, expected) in [
+            (DType::BF16, DType::I32, None),
+            (DType::BF16, DType::F16, Some(3)),
+            (DType::BF16, DType::F32, Some(0)),
+            (DType::FLOAT8_E4M3FN, DType::F32, Some(0)),
+            (DType::F64, DType::F32, Some(32)),
+            (DType::I64, DType::F64, Some(10)),
+            (DType::I64, DType::I32, None),
+            (DType::U8, DType::I16, Some(0)),
+            (DType::I8, DType::U16, None),
+            (DType::U64, DType::I64, None),
+            (DType::BOOL, DType::U8, Some(0)),
+            (DType::I32, DType::BOOL, None),
+            (DType::F32, DType::COMPLEX64, Some(0)),
+            (DType::COMPLEX64, DType::F32, None),
+            (DType::BCOMPLEX32, DType::COMPLEX64, Some(0)),
+            (DType::F32.with_lanes(2), DType::F32, None),
+        ] {
+            assert_eq!(lost_bits(from, to), expected, "{from} {to}");
+        }
+    }
 }

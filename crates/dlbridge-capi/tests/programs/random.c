@@ -56,9 +56,9 @@ static int waits, tokens_seen, wakes;
 
 static int wake(void *context) { return ++*(int *)context; }
 
-static void add(kind kind, void *pointer, struct owner *owner) {
+static void add(kind made, void *pointer, struct owner *owner) {
     CHECK(pointer && count < ITEMS);
-    items[count++] = (item){kind, pointer, owner, 0};
+    items[count++] = (item){made, pointer, owner, 0};
     if (owner) owner->uses++;
 }
 

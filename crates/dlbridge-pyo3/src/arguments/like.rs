@@ -9,10 +9,10 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use crate::error::{error_of, is_refusal, unless_refused};
+use crate::error::{Conversion, error_of, is_refusal, unless_refused};
 use crate::import::import_tensor;
 use crate::interpreter::{Attributes, through_pyo3};
-use crate::{ANY_RANK, Error, PyTensorOf, Result};
+use crate::{ANY_RANK, Error, PyDType, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
 /// a number.
@@ -111,9 +111,13 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
             ))));
         }
         if !fits.is_truthy()? {
+            let found = array.attribute(intern!(py, "dtype"))?.extract::<PyDType>();
+            let from = unless_refused(py, found)?.map_or(T::DTYPE, |found| found.0);
+            let conversion = Conversion { from, to: T::DTYPE };
             return Err(Error::from(error_of::<PyTypeError>(format!(
-                "expected {wanted}, found {name}, which is another kind of number; convert it with \
-                 numpy.asarray(x, \"{wanted}\")"
+                "expected {wanted}, found {name}, which is another kind of number; convert it with {}{}",
+                conversion.numpy(false),
+                conversion.loss()
             ))));
         }
     }

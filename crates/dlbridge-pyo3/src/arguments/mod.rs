@@ -39,8 +39,7 @@ use dlbridge::{DType, Tensor};
 use pyo3::exceptions::PyTypeError;
 
 use crate::Error;
-use crate::error::RESULT_IN_COPY;
-use crate::error::error_of;
+use crate::error::{Conversion, RESULT_IN_COPY, error_of};
 
 /// What a [`PyTensorOf`] requires, so that the message is compiled once and not for each type.
 struct Wanted {
@@ -107,7 +106,9 @@ impl Wanted {
             return "a copy on the host, from_dlpack(x, device=\"cpu\")".to_owned();
         }
         if tensor.dtype() != self.dtype {
-            return format!("x.astype(\"{}\"), in PyTorch x.to(torch.{0})", self.dtype);
+            let conversion = Conversion { from: tensor.dtype(), to: self.dtype };
+            let (numpy, torch) = (conversion.numpy(self.writable), conversion.torch());
+            return format!("{numpy}, in PyTorch {torch}{}", conversion.loss());
         }
         if self.rank != ANY_RANK && tensor.rank() != self.rank {
             let axes = if self.rank == 1 { "axis" } else { "axes" };

@@ -42,6 +42,8 @@ fn conversion(object: Borrowed<'_, '_, PyAny>) -> PyResult<&'static str> {
         "; pass an array of this class"
     } else if object.is_instance_of::<PyString>() {
         "; pass its bytes, x.encode()"
+    } else if name_of(&object.get_type()).ends_with(".PRNGKeyArray") {
+        "; pass jax.random.key_data(x)"
     } else if has(intern!(py, "toarray"))? {
         "; pass x.toarray()"
     } else if has(intern!(py, "to_numpy"))? {
@@ -238,6 +240,14 @@ fn problem_of_dtype(object: Borrowed<'_, '_, PyAny>) -> PyResult<Option<String>>
         }
         // Numbers of another package, such as ml_dtypes.
         'V' => ("numbers of NumPy's own", "x.astype(\"float32\")".to_owned()),
+        'S' => (
+            "numbers",
+            "x.view(\"uint8\"), its bytes, or x.astype(\"float64\") of digits".to_owned(),
+        ),
+        'U' => (
+            "numbers",
+            "x.view(\"uint32\"), its characters, or x.astype(\"float64\") of digits".to_owned(),
+        ),
         _ => ("numbers", "x.astype(\"float64\")".to_owned()),
     };
     Ok(Some(format!("dtype: expected {expected}, found {}; pass {help}", dtype.str()?)))

@@ -9,6 +9,7 @@ use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 pub use super::borrowed::BorrowedTensor;
 pub use super::borrowed::{RowLayout, TypedRow};
 use super::export_at;
+pub use crate::dtype::lost_bits;
 use crate::layout::Placement;
 pub use crate::layout::{Bytes, Comb, Dims, Place};
 use crate::memory::Handle;
