@@ -57,6 +57,7 @@ impl Segment {
         }
     }
 
+    #[inline(always)]
     fn after(&self) -> Option<&'static Self> {
         // SAFETY: null, or a leaked box (`after_or_new`).
         unsafe { read(&self.after) }
@@ -154,8 +155,20 @@ impl List {
         segment.fill(used, bytes, kind)
     }
 
-    /// What `work` finds first among the slots that may have a borrow of some of the bytes.
+    /// Whether a slot has a borrow that may be of some of the bytes.
     #[inline(always)]
+    pub(super) fn may_have(&'static self, bytes: &Bytes) -> bool {
+        let mut segment = &self.first;
+        loop {
+            if !segment.slots_near(bytes).iter().all(Slot::is_free) {
+                return true;
+            }
+            let Some(after) = segment.after() else { return false };
+            segment = after;
+        }
+    }
+
+    /// What `work` finds first among the slots that may have a borrow of some of the bytes.
     pub(super) fn find<R>(
         &'static self,
         bytes: &Bytes,

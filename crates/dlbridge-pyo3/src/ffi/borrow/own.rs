@@ -43,22 +43,18 @@ impl Drop for End {
     }
 }
 
-/// Calls a function with this thread's list.
-#[inline(always)]
-fn with<R>(mine: &'static LocalKey<Mine>, all: &Lists, work: impl Fn(&'static List) -> R) -> R {
-    match mine.get() {
-        Some(list) => work(list),
-        None => {
-            let list = all.take();
-            let is_alive = END.try_with(|_| mine.set(Some(list))).is_ok();
-            let result = work(list);
-            // A thread that ends has given its lists back already.
-            if !is_alive {
-                list.give_back();
-            }
-            result
-        }
+/// Takes a list for this thread, and calls a function again that needs it.
+#[cold]
+fn again(mine: &'static LocalKey<Mine>, all: &Lists, function: &mut dyn FnMut() -> usize) -> usize {
+    mine.set(Some(all.take()));
+    let is_ending = END.try_with(|_| ()).is_err();
+    let number = function();
+    // A thread that ends has given its lists back already.
+    if let (true, Some(list)) = (is_ending, mine.get()) {
+        mine.set(None);
+        list.give_back();
     }
+    number
 }
 
 fn number(slot: &'static Slot) -> usize {
@@ -73,28 +69,34 @@ unsafe fn slot_of(number: usize) -> &'static Slot {
     unsafe { &*ptr::with_exposed_provenance(number) }
 }
 
-fn answer(result: Result<&'static Slot, Other>, found: &mut MaybeUninit<Other>) -> usize {
-    result.map_or_else(
-        |other| {
-            found.write(other);
-            0
-        },
-        number,
-    )
+#[cold]
+fn refused(found: &mut MaybeUninit<Other>, other: Other) -> usize {
+    found.write(other);
+    0
 }
 
-extern "C" fn read(bytes: &Bytes, other: &mut MaybeUninit<Other>) -> usize {
-    answer(with(&READS, &TABLE.reads, |mine| TABLE.read(mine, bytes)), other)
+extern "C" fn read(bytes: &Bytes, found: &mut MaybeUninit<Other>) -> usize {
+    let Some(mine) = READS.get() else {
+        return again(&READS, &TABLE.reads, &mut || read(bytes, found));
+    };
+    TABLE.read(mine, bytes).map_or_else(|other| refused(found, other), number)
 }
 
-extern "C" fn write(bytes: &Bytes, other: &mut MaybeUninit<Other>) -> usize {
-    answer(with(&WRITES, &TABLE.writes, |mine| TABLE.write(mine, bytes)), other)
+extern "C" fn write(bytes: &Bytes, found: &mut MaybeUninit<Other>) -> usize {
+    let Some(mine) = WRITES.get() else {
+        return again(&WRITES, &TABLE.writes, &mut || write(bytes, found));
+    };
+    TABLE.write(mine, bytes).map_or_else(|other| refused(found, other), number)
 }
 
 unsafe extern "C" fn keep(bytes: &Bytes, of: usize) -> usize {
+    let Some(mine) = READS.get() else {
+        // SAFETY: the caller's duty, which is the same.
+        return again(&READS, &TABLE.reads, &mut || unsafe { keep(bytes, of) });
+    };
     // SAFETY: the number of an argument's borrow, which is in a slot (the caller's duty).
     let of = (of != 0).then(|| unsafe { slot_of(of) });
-    match with(&READS, &TABLE.reads, |mine| TABLE.keep(mine, bytes, of)) {
+    match TABLE.keep(mine, bytes, of) {
         Place::Slot(slot) => number(slot),
         Place::Tree(number) => number << 3 | TREE,
     }

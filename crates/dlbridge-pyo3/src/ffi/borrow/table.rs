@@ -81,6 +81,15 @@ impl Table {
     pub(super) fn read(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
         let slot = mine.begin(bytes, Kind::Read);
         fence(Ordering::SeqCst);
+        if self.writes.iter().any(|list| list.may_have(bytes)) {
+            self.answer_reader(slot, bytes)
+        } else {
+            Ok(slot)
+        }
+    }
+
+    #[cold]
+    fn answer_reader(&self, slot: &'static Slot, bytes: &Bytes) -> Result<&'static Slot, Other> {
         match self.find_writer(bytes, ptr::null()) {
             Some(Found::Other(other)) => {
                 slot.free();
@@ -117,7 +126,6 @@ impl Table {
     }
 
     /// A granted borrow to write some of the bytes, beside that of this thread in the slot `mine`.
-    #[inline(always)]
     fn find_writer(&self, bytes: &Bytes, mine: *const Slot) -> Option<Found> {
         let answered = |slot: &'static Slot| {
             if ptr::eq(slot, mine) {
