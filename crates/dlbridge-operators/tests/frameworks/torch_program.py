@@ -72,6 +72,14 @@ a.requires_grad_(), b.requires_grad_()
 assert torch.autograd.gradcheck(my.distances, (a, b))
 assert torch.autograd.gradcheck(lambda a: my.scale(a, 2.0), (a,))
 
+jacobian = torch.autograd.functional.jacobian
+row = torch.rand(3, dtype=torch.float64)
+for vectorize in (False, True):
+    torch.testing.assert_close(
+        jacobian(my.softmax.torch, row, vectorize=vectorize),
+        jacobian(lambda row: row.softmax(-1), row),
+    )
+
 # vmap over either operand, and over both.
 a, b = a.detach(), b.detach()
 p, q = torch.rand(6, 2, 3), torch.rand(6, 7, 3)

@@ -29,4 +29,14 @@ mod a_backward_that_is_no_operator {
     }
 }
 
+mod a_cuda_function_of_another_type {
+    use dlbridge_operators::{DeviceStream, DeviceView, DeviceViewMut};
+
+    dlbridge_operators::operator! {
+        fn copies(_x: View<f32>, _out: ViewMut<f32>) as "(n)->(n)", cuda = copy_on_cuda {}
+    }
+
+    fn copy_on_cuda(_: &DeviceStream<'_>, _x: DeviceView<'_, f64>, _out: DeviceViewMut<'_, f32>) {}
+}
+
 fn main() {}
