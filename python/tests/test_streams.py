@@ -347,11 +347,16 @@ class TestExchange:
         with pytest.raises(BufferError, match="exchange table failed without a reason"):
             dlbridge.from_dlpack(kind())
 
-    def test_a_stream_that_has_to_be_waited_for_goes_through_python(self):
+    def test_a_named_stream_is_ordered_behind_that_of_the_table(self):
         kind, asked, dlpack = exchanging((CUDA, 0))
+        # The default stream need not wait for itself, so no driver is needed.
         dlbridge.from_dlpack(kind(), stream=1)
-        assert dlpack == [{"stream": 1, "max_version": VERSION}]
-        assert asked == []
+        assert (asked, dlpack) == ([(CUDA, 0)], [])
+
+    def test_a_producer_on_rocm_orders_its_streams_itself(self):
+        kind, asked, dlpack = exchanging((ROCM, 0))
+        dlbridge.from_dlpack(kind(), stream=0)
+        assert (asked, dlpack) == ([], [{"stream": 0, "max_version": VERSION}])
 
     def test_no_sync_is_what_the_table_gives(self):
         kind, asked, dlpack = exchanging((CUDA, 0))

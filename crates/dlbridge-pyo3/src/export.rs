@@ -6,22 +6,22 @@
 use std::ffi::c_int;
 
 use dlbridge::protocol::call::Request;
+use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::dtypes::numpy::number_of;
+use crate::dtypes::numpy::{number_of, typestr_of};
 use crate::error::{error_of, unless_refused};
-use crate::ffi::borrow::copied;
 use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
 use crate::ffi::numpy::{Api, MAX_RANK};
 use crate::interpreter::made::{self, Entries};
 use crate::interpreter::module;
-use crate::stream::{Ready, Stream};
+use crate::stream::{Ready, Stream, copy, is_copied_to_host};
 use crate::{Error, Result, TensorObject};
 
 /// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
@@ -34,16 +34,16 @@ pub(crate) fn answer<'py>(
     ready: Option<&Ready>,
 ) -> Result<Bound<'py, PyAny>> {
     let device = tensor.device();
-    let answer = request.answer(device).map_err(Error::refused)?;
+    let answer = request.answer(device, is_copied_to_host).map_err(Error::refused)?;
     let stream = Stream::requested(stream, answer.device)?;
-    match ready {
-        Some(ready) if !answer.copy => ready.before(stream, device)?,
-        Some(ready) if device.is_host_accessible() => {
-            py.detach(|| ready.before_host(device))?;
+    let exported = if answer.copy {
+        copy(py, &tensor, ready, answer.device)?
+    } else {
+        if let Some(ready) = ready {
+            ready.before(stream, device)?;
         }
-        _ => {}
-    }
-    let exported = if answer.copy { copied(&tensor)? } else { tensor };
+        tensor
+    };
     if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
 }
 
@@ -146,6 +146,31 @@ pub(crate) fn array_interface_of<'py>(
         interface.set("strides", &*strides.collect::<Vec<_>>())?;
     }
     Ok(interface.into_dict())
+}
+
+/// The dict for `__cuda_array_interface__` (version 3), with a stream that runs work once the memory is ready.
+///
+/// # Errors
+///
+/// An `AttributeError` for memory and dtypes that the protocol lacks, since consumers then try others.
+pub(crate) fn cuda_array_interface_of<'py>(
+    py: Python<'py>,
+    object: &TensorObject,
+) -> Result<Bound<'py, PyDict>> {
+    let tensor = object.inner();
+    let device = tensor.device();
+    let is_cuda = platform(device) == Some(Platform::Cuda);
+    let Some(typestr) = typestr_of(tensor.dtype()).filter(|_| is_cuda) else {
+        let dtype = tensor.dtype();
+        let message =
+            format!("expected a dtype of NumPy in CUDA memory, found {dtype} on {device}");
+        return Err(error_of::<PyAttributeError>(message).into());
+    };
+    let interface = array_interface_of(py, tensor, &typestr)?;
+    if let Some(ready) = &object.ready {
+        interface.set_item(intern!(py, "stream"), ready.stream_number(device)?)?;
+    }
+    Ok(interface)
 }
 
 /// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.

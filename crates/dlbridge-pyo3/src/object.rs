@@ -53,22 +53,14 @@ impl TensorObject {
         Self::sharing(give_shared(tensor))
     }
 
-    /// An object over memory that was just imported and is ready after the work of `stream`.
-    pub(crate) fn imported(
-        tensor: Tensor,
-        stream: Option<Stream>,
-        requires_grad: bool,
-    ) -> Result<Self> {
-        let ready = match stream {
-            Some(stream) => Ready::on(stream, tensor.device())?.map(Arc::new),
-            None => None,
-        };
-        Ok(Self {
+    /// An object over memory that was just imported.
+    pub(crate) fn imported(tensor: Tensor, ready: Option<Ready>, requires_grad: bool) -> Self {
+        Self {
             tensor: ObjectTensor::of(give_shared(tensor)),
-            ready,
+            ready: ready.map(Arc::new),
             requires_grad,
             extents: Extents::default(),
-        })
+        }
     }
 
     /// Declares that the memory is ready after the work that is queued on `stream` now. A
@@ -122,11 +114,14 @@ impl TensorObject {
     }
 
     /// Another handle to the tensor of an imported `dlbridge.Tensor`, instead of an export of an
-    /// export. `None` for an object of another class.
-    pub(crate) fn returned(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
+    /// export, ready for `stream`. `None` for an object of another class.
+    pub(crate) fn returned(
+        object: Borrowed<'_, '_, PyAny>,
+        stream: Stream,
+    ) -> Result<Option<Tensor>> {
         let Ok(object) = object.cast_exact::<Self>() else { return Ok(None) };
         let object = object.get();
-        stream::settle(object.ready.as_deref(), object.tensor.device())?;
+        stream::settle(object.ready.as_deref(), stream, object.tensor.device())?;
         Ok(Some(object.handle()))
     }
 

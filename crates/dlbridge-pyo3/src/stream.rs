@@ -3,7 +3,7 @@
 //! Invariant: only streams wait for device work; the host waits only before it reads.
 
 use dlbridge::protocol::stream::{Platform, not_a_stream, platform};
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -12,7 +12,8 @@ use pyo3::{Borrowed, intern};
 pub use crate::ffi::driver::Stream;
 
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::ffi::driver::{Event, has_driver};
+use crate::ffi::borrow::copied;
+use crate::ffi::driver::{Event, has_driver, memory};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{Error, Result};
 
@@ -129,6 +130,17 @@ impl Ready {
         }
     }
 
+    /// The number of a stream that runs work behind it: the memory's own, or the default one, which waits.
+    pub(crate) fn stream_number(&self, device: Device) -> Result<Option<i64>> {
+        match self {
+            Self::Stream(own) => own.number_on(device),
+            Self::Event(_) => {
+                self.before(Stream::DEFAULT, device)?;
+                Stream::DEFAULT.number_on(device)
+            }
+        }
+    }
+
     /// The host waits. Without a driver there is no work to wait for.
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
@@ -146,10 +158,10 @@ impl Ready {
     }
 }
 
-/// Makes the default stream wait until memory is ready. For exports without a stream argument.
+/// Makes a stream wait until memory is ready: the default one for exports without a stream argument.
 #[inline]
-pub(crate) fn settle(ready: Option<&Ready>, device: Device) -> Result<()> {
-    ready.map_or(Ok(()), |ready| ready.before(Stream::DEFAULT, device))
+pub(crate) fn settle(ready: Option<&Ready>, stream: Stream, device: Device) -> Result<()> {
+    ready.map_or(Ok(()), |ready| ready.before(stream, device))
 }
 
 /// Waits until the host may read memory.
@@ -159,6 +171,32 @@ pub(crate) fn settle_host(py: Python<'_>, ready: Option<&Ready>, device: Device)
         None => Ok(()),
         Some(ready) => wait_on_host(py, ready, device),
     }
+}
+
+/// Whether [`copy`] copies memory of a device to the host.
+pub(crate) fn is_copied_to_host(device: Device) -> bool {
+    device.is_host_accessible() || (device.kind == DeviceKind::CUDA && has_driver())
+}
+
+/// A contiguous and exclusive copy in host memory, or on the CUDA device of the tensor, made once the memory is ready.
+#[cold]
+pub(crate) fn copy(
+    py: Python<'_>,
+    tensor: &Tensor,
+    ready: Option<&Ready>,
+    to: Device,
+) -> Result<Tensor> {
+    let device = tensor.device();
+    if device.is_host_accessible() {
+        settle_host(py, ready, device)?;
+    } else if is_copied_to_host(device) {
+        if let Some(ready) = ready {
+            ready.before(memory::STREAM, device)?;
+        }
+        let copy = if to == device { memory::on_device } else { memory::to_host };
+        return py.detach(|| copy(tensor));
+    }
+    copied(tensor)
 }
 
 #[cold]

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 
-const SOURCES: [(&str, &str); 2] = [
+const SOURCES: [(&str, &str); 3] = [
     ("state.h", include_str!("fake_driver/state.h")),
+    ("memory.h", include_str!("fake_driver/memory.h")),
     ("driver.c", include_str!("fake_driver/driver.c")),
 ];
 

@@ -79,7 +79,7 @@ impl Arguments {
 
     /// A capsule over the tensor's memory, or over a copy.
     pub(super) fn answer(&self, python: Python, tensor: &ArcTensor) -> Result<Object> {
-        let answer = self.request()?.answer(tensor.device())?;
+        let answer = self.request()?.answer(tensor.device(), Device::is_host_accessible)?;
         // Work on device memory was done before it was exported, so that any stream may go on with it.
         self.check_stream(answer.device)?;
         let exported =

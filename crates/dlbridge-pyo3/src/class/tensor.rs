@@ -168,6 +168,12 @@ impl TensorObject {
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
+    /// For consumers of CUDA memory that read this interface, such as numba.
+    #[getter(__cuda_array_interface__)]
+    fn cuda_array_interface<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        export::cuda_array_interface_of(py, self)
+    }
+
     /// For `jax.numpy`: a copy of writable memory, because JAX's arrays are constant. JAX computes later, from what is in
     /// the memory then.
     fn __jax_array__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
@@ -297,7 +303,7 @@ impl TensorObject {
         whole::transposed(self)
     }
 
-    /// The same tensor if it is on this device. dlbridge itself copies nothing between devices.
+    /// The same tensor if it is on this device, or a copy on the host. dlbridge copies to no other device.
     #[cfg(feature = "tensor-methods")]
     #[pyo3(signature = (*device))]
     fn to_device<'py>(

@@ -16,7 +16,7 @@ use crate::ffi::borrow::copied;
 use crate::ffi::buffer::{Extents, KeepsExtents};
 use crate::ffi::callbacks::{Borrow, Publish, exporting};
 use crate::ffi::versions::class_name;
-use crate::stream::{Ready, settle, settle_host};
+use crate::stream::{Ready, Stream, settle, settle_host};
 use crate::{Error, Result, TensorObject};
 
 /// A Python class of your own whose memory every framework can import.
@@ -222,7 +222,7 @@ impl<T: ExportDlpack> Publish for T {
 
     fn exported(object: &Bound<'_, Self>) -> Result<Tensor> {
         let (tensor, ready) = export(object.as_borrowed())?;
-        settle(ready.as_deref(), tensor.device())?;
+        settle(ready.as_deref(), Stream::DEFAULT, tensor.device())?;
         let request = permitted(object, &tensor, Request::default())?;
         let is_copied = request.copy == Some(true);
         if is_copied { copied_when_ready(object.py(), &tensor) } else { Ok(tensor) }
@@ -230,7 +230,7 @@ impl<T: ExportDlpack> Publish for T {
 
     fn before_borrow(&self, tensor: &Tensor) -> Result<()> {
         check_borrowable(tensor)?;
-        settle(self.ready(tensor).as_deref(), tensor.device())
+        settle(self.ready(tensor).as_deref(), Stream::DEFAULT, tensor.device())
     }
 
     fn on_host(object: &Bound<'_, Self>) -> Result<Tensor> {

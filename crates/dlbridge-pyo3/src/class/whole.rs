@@ -1,7 +1,7 @@
 //! The methods of `dlbridge.Tensor` that an extension lacks without the feature `tensor-methods`: its parts and
 //! values, and Arrow's. The Python package has them.
 
-use dlbridge::{Parts, TypeCode};
+use dlbridge::{Device, Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,6 +17,7 @@ use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
 use crate::ffi::memory::viewed as reinterpreted;
 use crate::interpreter::made::{Entries, Made};
 use crate::interpreter::module;
+use crate::stream::{copy, is_copied_to_host};
 use crate::{Error, PyDType, PyDevice, Result, TensorObject};
 
 pub(super) fn length(object: &TensorObject) -> PyResult<usize> {
@@ -99,9 +100,14 @@ pub(super) fn on_device<'py>(
         return Err(error_of::<PyTypeError>(message).into());
     }
     let PyDevice(wanted) = device.get_item(0)?.extract()?;
-    let found = object.get().inner().device();
+    let (this, py) = (object.get(), object.py());
+    let found = this.inner().device();
     if wanted == found {
         return Ok(object.clone().into_any());
+    }
+    if wanted == Device::CPU && is_copied_to_host(found) {
+        let copy = copy(py, this.inner(), this.ready.as_deref(), wanted)?;
+        return Ok(TensorObject::new(copy).into_bound(py)?.into_any());
     }
     Err(Error::buffer(format!(
         "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \

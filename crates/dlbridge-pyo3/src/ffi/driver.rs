@@ -4,6 +4,8 @@
 //!
 //! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 
+pub(crate) mod memory;
+
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -168,6 +170,12 @@ functions! {
     is_capturing = b"cuStreamIsCapturing" (StreamHandle, *mut c_int);
     exchange_mode = b"cuThreadExchangeStreamCaptureMode" (*mut c_int);
     pointer = b"cuPointerGetAttribute" (*mut c_void, c_int, u64);
+    finish = b"cuStreamSynchronize" (StreamHandle);
+    allocate = b"cuMemAlloc_v2" (*mut u64, usize);
+    free = b"cuMemFree_v2" (u64);
+    to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, StreamHandle);
+    to_device = b"cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, StreamHandle);
+    on_device = b"cuMemcpyDtoDAsync_v2" (u64, u64, usize, StreamHandle);
 }
 
 /// The loaded driver.
@@ -303,17 +311,25 @@ impl Driver {
         self.check("cuStreamWaitEvent", status)
     }
 
-    /// The host waits for an event. That breaks no capture: a thread whose mode is relaxed may wait.
-    fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+    /// Does `work`, which breaks no capture: a thread whose mode is relaxed may wait, allocate and free.
+    fn relaxed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut mode = RELAXED;
         // SAFETY: the mode of this thread, and a place for the former one (F7).
-        let relaxed = unsafe { (self.call.exchange_mode)(&raw mut mode) };
-        self.check("cuThreadExchangeStreamCaptureMode", relaxed)?;
-        // SAFETY: it exists (F7).
-        let status = unsafe { (self.call.synchronize)(event) };
+        let status = unsafe { (self.call.exchange_mode)(&raw mut mode) };
+        self.check("cuThreadExchangeStreamCaptureMode", status)?;
+        let outcome = work();
         // SAFETY: the former mode (F7).
         let _ = unsafe { (self.call.exchange_mode)(&raw mut mode) };
-        self.check("cuEventSynchronize", status)
+        outcome
+    }
+
+    /// The host waits for an event.
+    fn wait_on_host(&self, event: EventHandle) -> Result<()> {
+        self.relaxed(|| {
+            // SAFETY: it exists (F7).
+            let status = unsafe { (self.call.synchronize)(event) };
+            self.check("cuEventSynchronize", status)
+        })
     }
 
     /// Whether a stream captures a graph. The legacy default stream never does.

@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use dlbridge::ffi::{assume_legacy, from_owner_at, keep_alive};
+use dlbridge::ffi::{assume_legacy, from_owner_at, into_exclusive_zeroed, keep_alive};
 use dlbridge::{ArcTensor, DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -261,4 +261,18 @@ pub(crate) fn viewed(tensor: &ArcTensor, dtype: DType) -> Result<Tensor> {
     };
     // SAFETY: the memory of a legacy producer, as `tensor` is (T8).
     Ok(if tensor.is_legacy_read_only() { unsafe { assume_legacy(viewed?) } } else { viewed? })
+}
+
+/// Device memory that a framework's allocator just made, which may be written on the device. The host cannot access it.
+///
+/// # Errors
+///
+/// Host memory, and memory that is read-only or has gaps.
+pub(crate) fn exclusive_on_device(tensor: Tensor) -> Result<Tensor> {
+    let device = tensor.device();
+    if device.is_host_accessible() {
+        return Err(Error::buffer(format!("device: expected memory of a GPU, found {device}")));
+    }
+    // SAFETY: an allocator's memory is new (T10), and no code of the host reads or writes it.
+    Ok(unsafe { into_exclusive_zeroed(tensor) }?)
 }

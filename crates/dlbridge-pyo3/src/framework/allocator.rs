@@ -10,11 +10,17 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::to_caller::namespace_of;
 use crate::dtypes::numpy::number_of;
+use crate::ffi::driver::memory;
+use crate::ffi::memory::exclusive_on_device;
 use crate::ffi::numpy::Api;
 use crate::import::{current_stream, import_tensor, settle_after};
-use crate::interpreter::{Attributes, through_pyo3};
-use crate::types::{framework_of, name_of, table_of};
+use crate::interpreter::made::text;
+use crate::interpreter::{Attributes, module, through_pyo3};
+use crate::stream::is_copied_to_host;
+use crate::types::{Framework, framework_of, loaded, name_of, table_of};
 use crate::{Error, PyTensor, Result, Stream};
+
+const CUPY: &str = "cupy";
 
 /// Allocates memory for results with the framework of the caller's array.
 ///
@@ -52,7 +58,8 @@ impl<'py> Allocator<'py> {
     /// Host memory comes from NumPy for NumPy and array-api-strict, and from Rust, 64-byte aligned, for
     /// all other frameworks, because no Python code can then reach it. Device memory comes from the
     /// allocator of the type's C exchange API, if there is one (PyTorch, Paddle), otherwise from
-    /// `empty` of the array's `__array_namespace__()`.
+    /// `empty` of the array's `__array_namespace__()`, or of its package (CuPy). On CUDA, frameworks without
+    /// one that can be written (JAX) get memory of Rust.
     #[must_use]
     pub fn of(object: &Bound<'py, PyAny>) -> Self {
         Self { object: object.clone() }
@@ -85,15 +92,22 @@ impl<'py> Allocator<'py> {
             };
         }
         if !device.is_host_accessible() {
-            if let Some(tensor) = self.by_table(dtype, shape, device)? {
+            let framework = framework_of(&self.object.get_type())?;
+            let found = match self.by_table(dtype, shape, device)? {
+                // Arrays of JAX are not written.
+                None if framework.package() != "jax" => {
+                    through_pyo3(|| self.by_namespace(framework, dtype, shape, device))?
+                }
+                found => found,
+            };
+            if let Some(tensor) = found {
                 if device.kind == DeviceKind::CUDA {
                     settle_after(self.stream(device)?, device)?;
                 }
                 return Ok(tensor.into());
             }
-            let found = through_pyo3(|| self.by_namespace(dtype, shape, device))?;
-            if let Some(tensor) = found {
-                return Ok(tensor.into());
+            if is_copied_to_host(device) && !framework.has_numpys_memory {
+                return Ok(memory::allocate(dtype, shape, device)?.into());
             }
         }
         let kind = name_of(&self.object.get_type());
@@ -101,8 +115,8 @@ impl<'py> Allocator<'py> {
     }
 
     /// The stream on which the framework works now, on this thread and this device: in its order, memory of
-    /// [`allocate`](Self::allocate) is free to be written, and an array over it is used. Frameworks without an exchange
-    /// table work on the default stream for all that can be known.
+    /// [`allocate`](Self::allocate) is free to be written, and an array over it is used. Frameworks other than CuPy without
+    /// an exchange table work on the default stream for all that can be known.
     ///
     /// # Errors
     ///
@@ -110,8 +124,19 @@ impl<'py> Allocator<'py> {
     pub fn stream(&self, device: Device) -> Result<Stream> {
         match table_of(self.object.as_borrowed())?.filter(|table| !table.is_ours()) {
             Some(table) => current_stream(table, device),
+            None if framework_of(&self.object.get_type())?.package() == CUPY => {
+                through_pyo3(|| self.stream_of_cupy())
+            }
             None => Ok(Stream::DEFAULT),
         }
+    }
+
+    fn stream_of_cupy(&self) -> Result<Stream> {
+        let py = self.object.py();
+        let cupy = module(intern!(py, "cupy"))?.attribute(intern!(py, "cuda"))?;
+        let current = cupy.call_method0(intern!(py, "get_current_stream"))?;
+        let handle: usize = current.attribute(intern!(py, "ptr"))?.extract()?;
+        Ok(Stream::of_protocol(handle))
     }
 
     /// Device memory of an exchange table. Host memory is not asked of one: a framework may show it to
@@ -137,11 +162,21 @@ impl<'py> Allocator<'py> {
         api.zeros(py, number, shape)
     }
 
-    /// Device memory from the array's namespace. It is not `Exclusive`, since the namespace is
-    /// Python code.
-    fn by_namespace(&self, dtype: DType, shape: &[i64], device: Device) -> Result<Option<Tensor>> {
+    /// Device memory from the array's namespace, or from the package of a framework without one (CuPy). It is
+    /// `Exclusive` only from CuPy's own `empty`, since any other namespace is Python code that nothing is known of.
+    fn by_namespace(
+        &self,
+        framework: &Framework,
+        dtype: DType,
+        shape: &[i64],
+        device: Device,
+    ) -> Result<Option<Tensor>> {
         let py = self.object.py();
-        let Some(namespace) = namespace_of(&self.object)? else { return Ok(None) };
+        let namespace = match namespace_of(&self.object)? {
+            Some(namespace) => Some(namespace),
+            None => loaded(&text(py, framework.package())?)?,
+        };
+        let Some(namespace) = namespace else { return Ok(None) };
         let (name, empty) = (dtype.to_string(), intern!(py, "empty"));
         let (Some(kind), Some(empty)) =
             (namespace.getattr_opt(name)?, namespace.attribute_opt(empty)?)
@@ -164,6 +199,9 @@ impl<'py> Allocator<'py> {
         let is_as_asked = (tensor.dtype(), tensor.shape(), tensor.device())
             == (dtype, shape, device)
             && !tensor.is_read_only();
+        if is_as_asked && framework.package() == CUPY && framework.has(&empty)? {
+            return exclusive_on_device(tensor).map(Some);
+        }
         Ok(is_as_asked.then_some(tensor))
     }
 }

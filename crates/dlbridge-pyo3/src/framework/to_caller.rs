@@ -16,7 +16,7 @@ use crate::ffi::capsule;
 use crate::ffi::published::Published;
 use crate::import::{current_stream, requires_grad};
 use crate::interpreter::{Attributes, through_pyo3};
-use crate::stream::{Ready, settle};
+use crate::stream::{Ready, Stream, settle};
 use crate::types::{self, Framework, Path, UNKNOWN, framework_of, loaded, name_of, path_of, roots};
 use crate::{Error, PyTensor, Result, TensorObject};
 
@@ -158,7 +158,7 @@ fn made_by<'py>(
     warn_of_lost_grad(object, dtype)?;
     let array = if framework.wants_legacy {
         // A bare capsule is ready on the default stream.
-        settle(Ready::for_tensor(&tensor).as_ref(), tensor.device())?;
+        settle(Ready::for_tensor(&tensor).as_ref(), Stream::DEFAULT, tensor.device())?;
         function.call1((capsule::legacy(py, tensor)?,))
     } else {
         function.call1((TensorObject::new(tensor).into_bound(py)?,))

@@ -21,6 +21,8 @@ use crate::ffi::capsule;
 use crate::interpreter::through_pyo3;
 #[cfg(not(windows))]
 use crate::interpreter::{Keyword, Once, call_with_keyword};
+use crate::stream::Stream;
+use crate::types::framework_of;
 
 /// The result of `__dlpack__`, and the keywords that it accepted.
 pub(super) struct Answer<'py> {
@@ -53,8 +55,27 @@ impl Answer<'_> {
 #[inline(never)]
 pub(super) fn import_by_dlpack(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
     through_pyo3(|| match ask(object, Keywords::SHARED) {
-        Ok(answer) => answer.take(),
+        Ok(answer) => take(object, answer, Stream::DEFAULT),
         Err(failure) => import_otherwise(object, failure),
+    })
+}
+
+/// Imports the tensor of an answer, ready for `stream`.
+///
+/// CuPy divides the strides of a reversed view as unsigned numbers (its issue 10172), so that its capsules are rejected;
+/// its `__cuda_array_interface__` has the right ones.
+#[inline]
+pub(super) fn take(
+    object: Borrowed<'_, '_, PyAny>,
+    answer: Answer<'_>,
+    stream: Stream,
+) -> Result<(Tensor, Protocol)> {
+    answer.take().or_else(|error| {
+        let found = match framework_of(&object.get_type())?.package() {
+            "cupy" => fallback::import_cuda(object, stream)?,
+            _ => None,
+        };
+        found.ok_or(error)
     })
 }
 

@@ -69,33 +69,47 @@ use request::{import_by_path, import_on_stream, import_shared, stream_after};
 /// copy or stream is not available. For an array of NumPy, a `BufferError` that names its dtype or
 /// strides has NumPy's exception as its cause.
 pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
-    let Imported { tensor, protocol, stream } = import_unread(object, options)?;
+    let (Imported { tensor, protocol, stream }, _) = import_unread(object, options)?;
     Ok(Imported { tensor: borrow::kept(tensor)?, protocol, stream })
 }
 
-/// As [`import`], for a tensor that only Python gets.
-fn import_unread(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Imported> {
+/// As [`import`], for a tensor that only Python gets, and the work after which it is ready, if that is known.
+fn import_unread(
+    object: Borrowed<'_, '_, PyAny>,
+    options: ImportOptions,
+) -> Result<(Imported, Option<Ready>)> {
     borrow::prepare(object.py())?;
     if let Some((tensor, protocol)) = copied_chunks(object, options)? {
-        return Ok(Imported { tensor, protocol, stream: None });
+        return Ok((Imported { tensor, protocol, stream: None }, None));
     }
-    let (tensor, protocol) = match options.stream {
-        None => import_shared(object)?,
+    // A stream is one of the device that is asked for (array API 2024.12, `dl_device`); the host has none.
+    let asked = match (options.stream, options.device) {
+        (Some(stream), Some(device)) if !Stream::exist_on(device) => {
+            stream.number_on(device)?;
+            None
+        }
+        (stream, _) => stream,
+    };
+    let (tensor, protocol, ready) = match asked {
+        None => {
+            let (tensor, protocol) = import_shared(object)?;
+            (tensor, protocol, None)
+        }
         Some(stream) => exporting(|| import_on_stream(object, stream))?,
     };
-    let stream = stream_after(object, &tensor, protocol, options.stream)?;
+    let stream = stream_after(object, &tensor, protocol, asked)?;
     if options == ImportOptions::default() {
-        return Ok(Imported { tensor, protocol, stream });
+        return Ok((Imported { tensor, protocol, stream }, ready));
     }
     let address = tensor.data_ptr();
     let tensor = through_pyo3(|| request::deliver(object, tensor, stream, options))?;
     if tensor.data_ptr() == address {
-        return Ok(Imported { tensor, protocol, stream });
+        return Ok((Imported { tensor, protocol, stream }, ready));
     }
     // Other memory, on the host or made for the stream that was asked for.
-    let stream = options.stream.unwrap_or(Stream::DEFAULT);
+    let stream = asked.unwrap_or(Stream::DEFAULT);
     let has_stream = Stream::exist_on(tensor.device()) && stream != Stream::NO_SYNC;
-    Ok(Imported { tensor, protocol, stream: has_stream.then_some(stream) })
+    Ok((Imported { tensor, protocol, stream: has_stream.then_some(stream) }, None))
 }
 
 impl TensorObject {
@@ -107,9 +121,13 @@ impl TensorObject {
     /// Those of [`import`](crate::import()) and of [`ready_after`](Self::ready_after).
     pub fn import(object: Borrowed<'_, '_, PyAny>, options: ImportOptions) -> Result<Self> {
         let requires_grad = requires_grad(object)?;
-        let Imported { tensor, stream, .. } = import_unread(object, options)?;
+        let (Imported { tensor, stream, .. }, ready) = import_unread(object, options)?;
+        let ready = match (ready, stream) {
+            (None, Some(stream)) => Ready::on(stream, tensor.device())?,
+            (ready, _) => ready,
+        };
         let requires_grad = requires_grad && !tensor.is_copied();
-        Self::imported(tensor, stream, requires_grad)
+        Ok(Self::imported(tensor, ready, requires_grad))
     }
 }
 
@@ -137,7 +155,7 @@ fn settle(object: Borrowed<'_, '_, PyAny>, tensor: &Tensor, protocol: Protocol) 
 /// Makes the default stream wait for the work that is queued on `stream` now.
 #[cold]
 pub(crate) fn settle_after(stream: Stream, device: Device) -> Result<()> {
-    stream::settle(Ready::on(stream, device)?.as_ref(), device)
+    stream::settle(Ready::on(stream, device)?.as_ref(), Stream::DEFAULT, device)
 }
 
 /// Imports a Python object as any consumer takes it, also a tensor of this library, for inspection.

@@ -1,9 +1,10 @@
 //! Imports memory as it was asked for: shared, by the fastest path of the object's type; ready for a stream, and finds the
 //! stream after whose work memory is ready; on a device, or copied.
-//! Invariant: a stream is passed to a producer only for memory on a device with streams. The
-//! exchange API is not used for memory that has to be waited for, since it never waits.
+//! Invariant: a stream is passed to a producer only for memory on a device with streams. An exchange
+//! table never waits, so its memory is ordered here.
 
 use dlbridge::protocol::call::{Delivery, Keywords};
+use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{Device, Tensor, protocol};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
@@ -13,10 +14,10 @@ use pyo3::{Borrowed, intern};
 use super::options::{ImportOptions, Protocol};
 use super::{advice, dlpack, exchange, fallback};
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::ffi::borrow::copied;
 use crate::ffi::buffer;
 use crate::ffi::callbacks::{exporting, nesting};
-use crate::stream::{Ready, Stream};
+use crate::ffi::published::Published;
+use crate::stream::{self, Ready, Stream, is_copied_to_host};
 use crate::types::{Path, path_of, table_of};
 use crate::{Error, Result, TensorObject, release};
 
@@ -26,7 +27,7 @@ pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, 
     release::drain(object.py());
     let path = path_of(object)?;
     if let Some(Path::Own(_)) = path {
-        if let Some(tensor) = TensorObject::returned(object)? {
+        if let Some(tensor) = TensorObject::returned(object, Stream::DEFAULT)? {
             return Ok((tensor, Protocol::ExchangeApi));
         }
     }
@@ -73,21 +74,55 @@ pub(super) fn import_by_path(
     nesting(|| dlpack::import_by_dlpack(object))
 }
 
-/// Imports the producer's memory, ready for work that is queued on `stream` after this returns.
+/// Imports the producer's memory, ready for work that is queued on `stream` after this returns. Also returns the work
+/// that `stream` waits for, if it is known.
 #[cold]
 pub(super) fn import_on_stream(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,
-) -> Result<(Tensor, Protocol)> {
+) -> Result<(Tensor, Protocol, Option<Ready>)> {
+    if let Some(tensor) = TensorObject::returned(object, stream)? {
+        stream.number_on(tensor.device())?;
+        return Ok((tensor, Protocol::ExchangeApi, None));
+    }
+    if let Some(published) = table_of(object)? {
+        let (tensor, protocol) = import_shared(object)?;
+        let is_ordered_here = platform(tensor.device()) != Some(Platform::Rocm);
+        if protocol == Protocol::ExchangeApi && (is_ordered_here || stream == Stream::NO_SYNC) {
+            let ready = order(published, tensor.device(), stream)?;
+            return Ok((tensor, protocol, ready));
+        }
+    }
+    let (tensor, protocol) = ask_on_stream(object, stream)?;
+    Ok((tensor, protocol, None))
+}
+
+/// Makes `stream` wait for the work on the current stream of the framework of an exchange table, which itself does not
+/// wait, and returns that work. `None` if there is nothing to wait for.
+fn order(published: Published<'_, '_>, device: Device, stream: Stream) -> Result<Option<Ready>> {
+    let number = stream.number_on(device)?;
+    if number.is_none() || stream == Stream::NO_SYNC {
+        return Ok(None);
+    }
+    let current = exchange::current_stream(published, device)?;
+    let ready = Ready::on(current, device)?;
+    if let Some(ready) = ready.as_ref().filter(|_| current.number_on(device).ok() != Some(number)) {
+        ready.before(stream, device)?;
+    }
+    Ok(ready)
+}
+
+/// Tells the producer of the stream, if its device has streams.
+fn ask_on_stream(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
     let Some(device) = device_of(object)? else { return import_made(object, stream) };
     let Some(number) = stream.number_on(device)? else { return import_shared(object) };
-    // The exchange API gives memory as it is: right for consumers that do not want to wait.
-    if stream == Stream::NO_SYNC && table_of(object)?.is_some() {
+    // JAX takes -1 for the address of a stream.
+    if stream == Stream::NO_SYNC && matches!(path_of(object)?, Some(Path::Jax)) {
         return import_shared(object);
     }
-    dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })
-        .map_err(|failure| failure.exception)?
-        .take()
+    let answer = dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })
+        .map_err(|failure| failure.exception)?;
+    dlpack::take(object, answer, stream)
 }
 
 /// The result of `__dlpack_device__`; `None` for an object without it. Some producers return None
@@ -166,22 +201,27 @@ pub(super) fn deliver(
     options: ImportOptions,
 ) -> Result<Tensor> {
     let (copy, found) = (options.copy, tensor.device());
-    let delivered = match copy.delivery(found, tensor.is_copied(), options.device) {
-        Delivery::Keep => tensor,
-        Delivery::CopyOnHost => host_copy(object.py(), &tensor, stream)?,
-        Delivery::Call(device) => ask_for(object, found, device, options)?,
+    let py = object.py();
+    let copied = |to| {
+        let ready = stream.map_or(Ok(None), |stream| Ready::on(stream, found))?;
+        stream::copy(py, &tensor, ready.as_ref(), to)
     };
+    let delivered =
+        match copy.delivery(found, tensor.is_copied(), options.device, is_copied_to_host) {
+            Delivery::Keep => tensor,
+            Delivery::CopyOnHost => copied(Device::CPU)?,
+            Delivery::Call(device) => match ask_for(object, found, device, options) {
+                // The producer makes no copy there.
+                Err(error)
+                    if device == found && is_copied_to_host(found) && error.is_refusal(py) =>
+                {
+                    copied(device)?
+                }
+                asked => asked?,
+            },
+        };
     copy.check(delivered.is_copied()).map_err(Error::refused)?;
     Ok(delivered)
-}
-
-/// Copies to ordinary host memory, after the work of a stream is done.
-fn host_copy(py: Python<'_>, tensor: &Tensor, stream: Option<Stream>) -> Result<Tensor> {
-    let device = tensor.device();
-    if let Some(ready) = stream.map_or(Ok(None), |stream| Ready::on(stream, device))? {
-        py.detach(|| ready.before_host(device))?;
-    }
-    copied(tensor)
 }
 
 /// Calls the producer for another device, or for a copy there.

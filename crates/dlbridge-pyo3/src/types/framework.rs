@@ -78,6 +78,7 @@ const KNOWN: &[Framework] = &[
     Framework { root: "torch", ..UNKNOWN },
     Framework { root: "paddle", crashes_elsewhere: true, ..UNKNOWN },
     Framework { root: "mlx", keeps_read_only: true, ..UNKNOWN },
+    Framework { root: "cupy", ..UNKNOWN },
     // By their exchange tables: tensors of other extensions, and views of CUDA's Python library.
     Framework { root: "dlbridge", keeps_read_only: true, ..UNKNOWN },
     Framework { root: "cuda", keeps_read_only: true, ..UNKNOWN },

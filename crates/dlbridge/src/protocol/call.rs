@@ -135,14 +135,20 @@ impl CopyMode {
         }
     }
 
-    /// How memory on `found`, which the producer copied or not, is delivered on `wanted`.
+    /// How memory on `found`, which the producer copied or not, is delivered on `wanted`. `copies` says of a device
+    /// whether the caller copies its memory to the host.
     #[must_use]
-    pub fn delivery(self, found: Device, is_copied: bool, wanted: Option<Device>) -> Delivery {
+    pub fn delivery(
+        self,
+        found: Device,
+        is_copied: bool,
+        wanted: Option<Device>,
+        copies: fn(Device) -> bool,
+    ) -> Delivery {
         let wanted = wanted.unwrap_or(found);
         if wanted != found {
             // Pinned memory is not `cpu`: it is copied even if the address would do.
-            let can_copy = wanted == Device::CPU && found.is_host_accessible();
-            return if can_copy && self != Self::Never {
+            return if wanted == Device::CPU && copies(found) && self != Self::Never {
                 Delivery::CopyOnHost
             } else {
                 Delivery::Call(wanted)
@@ -196,15 +202,15 @@ pub struct Answer {
 }
 
 impl Request {
-    /// The answer for memory on `device`.
+    /// The answer for memory on `device`. `copies` says of a device whether the caller copies its memory to the host.
     ///
     /// # Errors
     ///
-    /// If another device is requested: only memory that the host can read is copied, and only to the host.
-    pub fn answer(self, device: Device) -> Result<Answer, Refusal> {
+    /// If another device is requested, unless it is the host and the caller copies there.
+    pub fn answer(self, device: Device, copies: fn(Device) -> bool) -> Result<Answer, Refusal> {
         let wanted = self.dl_device.unwrap_or(device);
         let is_moved = wanted != device;
-        let can_move = wanted == Device::CPU && device.is_host_accessible();
+        let can_move = wanted == Device::CPU && copies(device);
         if is_moved && !(can_move && self.copy != Some(false)) {
             let message =
                 format!("dl_device: expected {device}, where the memory is, found {wanted}");

@@ -13,6 +13,8 @@ const ROCM: Device = Device::new(DeviceKind::ROCM, 0);
 const PINNED: Device = Device::new(DeviceKind::CUDA_HOST, 0);
 const MANAGED: Device = Device::new(DeviceKind::CUDA_MANAGED, 0);
 const METAL: Device = Device::new(DeviceKind::METAL, 0);
+/// The memory that is copied to the host here.
+const HOST: fn(Device) -> bool = Device::is_host_accessible;
 
 fn message<T: std::fmt::Debug>(outcome: Result<T, impl std::fmt::Display>) -> String {
     outcome.map_err(|refusal| refusal.to_string()).unwrap_err()
@@ -108,7 +110,7 @@ fn an_exception_from_inside_a_producer_is_passed_on() {
 fn a_consumer_gets_the_abi_that_it_reads() {
     let versioned = |max_version| {
         let request = Request { max_version, ..Request::default() };
-        request.answer(Device::CPU).unwrap().versioned
+        request.answer(Device::CPU, HOST).unwrap().versioned
     };
     assert!(!versioned(None));
     assert!(!versioned(Some((0, 8))));
@@ -120,21 +122,21 @@ fn a_consumer_gets_the_abi_that_it_reads() {
 fn memory_is_copied_to_the_host_and_to_no_other_device() {
     let request = |dl_device, copy| Request { dl_device, copy, max_version: None };
     for copy in [None, Some(true), Some(false)] {
-        let answer = request(None, copy).answer(PINNED).unwrap();
+        let answer = request(None, copy).answer(PINNED, HOST).unwrap();
         assert_eq!((answer.copy, answer.device), (copy == Some(true), PINNED));
-        let answer = request(Some(PINNED), copy).answer(PINNED).unwrap();
+        let answer = request(Some(PINNED), copy).answer(PINNED, HOST).unwrap();
         assert_eq!((answer.copy, answer.device), (copy == Some(true), PINNED));
     }
     for copy in [None, Some(true)] {
-        let answer = request(Some(Device::CPU), copy).answer(PINNED).unwrap();
+        let answer = request(Some(Device::CPU), copy).answer(PINNED, HOST).unwrap();
         assert!(answer.copy && answer.device == Device::CPU);
     }
-    let refused = message(request(Some(Device::CPU), Some(false)).answer(PINNED));
+    let refused = message(request(Some(Device::CPU), Some(false)).answer(PINNED, HOST));
     assert!(refused.starts_with("dl_device: expected cuda_host:0"), "{refused}");
-    let refused = message(request(Some(Device::CPU), None).answer(Device::cuda(0)));
+    let refused = message(request(Some(Device::CPU), None).answer(Device::cuda(0), HOST));
     assert_eq!(refused, "dl_device: expected cuda:0, where the memory is, found cpu");
-    message(request(Some(Device::cuda(1)), None).answer(Device::cuda(0)));
-    message(request(Some(Device::cuda(0)), None).answer(Device::CPU));
+    message(request(Some(Device::cuda(1)), None).answer(Device::cuda(0), HOST));
+    message(request(Some(Device::cuda(0)), None).answer(Device::CPU, HOST));
 }
 
 #[test]
@@ -209,7 +211,7 @@ fn memory_is_delivered_as_asked() {
         (IfNeeded, Device::CPU, false, Some(cuda), Delivery::Call(cuda)),
     ];
     for (mode, found, is_copied, wanted, expected) in cases {
-        let delivery = mode.delivery(found, is_copied, wanted);
+        let delivery = mode.delivery(found, is_copied, wanted, HOST);
         assert_eq!(delivery, expected, "{mode:?} from {found} to {wanted:?}");
     }
     assert_eq!([IfNeeded, Never, Always].map(CopyMode::keyword), [None, Some(false), Some(true)]);
