@@ -1,13 +1,14 @@
 #!/bin/sh
-# gpu-tests.sh pack DIR [WHEEL [EXAMPLE [OPERATORS]]]    on a machine with Rust: puts all that is needed into DIR
-# gpu-tests.sh run DIR                       on a machine with a GPU: prints "N passed, N failed"
+# gpu-tests.sh pack DIR [WHEEL EXAMPLE OPERATORS]    on a machine with Rust: puts everything that a run needs into DIR
+# gpu-tests.sh run DIR          on a machine with a GPU: prints the table and "N passed, N failed", writes DIR/gpu-run.md
+# gpu-tests.sh show DIR         in the repository: puts the table of DIR/gpu-run.md into docs/guide/gpu.md
 #
-# DIR gets the wheel and those of the example extension and operators (built, unless they are named), the tests of
-# python/tests/gpu, the Rust test programs that need a GPU, and this script. The machine with the GPU
-# needs Python 3.11 or newer and whatever frameworks are to be tested; no network, no Rust, no pip.
+# DIR gets the wheels of dlbridge, the example extension and the example operators (built, unless they are named), the
+# tests of python/tests/gpu, the Rust test programs that need a GPU, and this script. The machine with the GPU needs
+# Python 3.11 or newer and the frameworks to test; no network, no Rust, no pip. A run takes at most 240 s on 16 cores.
 #
-# Ends with 0 if all that ran passed, with 1 if something failed, with 2 if it could not be begun,
-# and with 3 where there is no GPU: nothing was shown of one then.
+# Ends with 0 if all tests that ran passed, with 1 after a failed test, with 2 if the command could not begin,
+# and with 3 where there is no GPU, because the run then shows nothing of one.
 set -eu
 
 fail() {
@@ -36,7 +37,7 @@ pack() {
     wheel examples/cuda-operators "$4"
     cp "$root"/python/tests/gpu/*.py "$target/tests"
     cp "$0" "$target"
-    program=$(cd "$root" && cargo test --package dlbridge --features testing,cudarc-0_19 \
+    program=$(cd "$root" && cargo test --package dlbridge --features cudarc-0_19 \
         --test cudarc_0_19_gpu --no-run --message-format json |
         sed -n 's/.*"name":"cudarc_0_19_gpu".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
     [ -x "$program" ] || fail "cargo built no test program"
@@ -44,7 +45,7 @@ pack() {
 }
 
 run() {
-    [ -d "$1/tests" ] || fail "nothing was packed in $1"
+    [ -d "$1/tests" ] || fail "expected a packed folder, found $1"
     target=$(cd "$1" && pwd)
     python=${PYTHON:-python3}
     rm -rf "$target/site"
@@ -54,14 +55,22 @@ run() {
         "$python" -m zipfile -e "$wheel" "$target/site"
     done
     chmod +x "$target"/programs/*
-    PYTHONPATH="$target/site" "$python" "$target/tests/gpus.py" "$target"/programs/*
+    PYTHONPATH="$target/site" "$python" "$target/tests/gpus.py" "$target/gpu-run.md" "$target"/programs/*
 }
 
-case "${1:-}" in
-    pack | run) [ -n "${2:-}" ] || fail "$1: wanted a folder" ;;
-    *) fail "wanted: pack DIR [WHEEL [EXAMPLE [OPERATORS]]], or run DIR" ;;
-esac
+show() {
+    [ -f "$1/gpu-run.md" ] || fail "expected a folder after a run, found $1"
+    page=$(cd "$(dirname "$0")/.." && pwd)/docs/guide/gpu.md
+    sed -i -e "/^<!-- gpu-run -->\$/,/^<!-- end of gpu-run -->\$/ {
+        /^<!-- gpu-run -->\$/ r $1/gpu-run.md
+        /^<!--/ !d
+    }" "$page"
+}
+
+[ -n "${2:-}" ] || fail "expected pack DIR [WHEEL EXAMPLE OPERATORS], run DIR or show DIR"
 case $1 in
     pack) pack "$2" "${3:-}" "${4:-}" "${5:-}" ;;
     run) run "$2" ;;
+    show) show "$2" ;;
+    *) fail "expected pack, run or show, found $1" ;;
 esac

@@ -274,8 +274,9 @@ def packed(tmp_path):
     return tmp_path
 
 
-def program(packed: Path, said: str) -> None:
-    (packed / "programs/rust").write_text(f"#!/bin/sh\necho '{said}'\n")
+def program(packed: Path, *said: str) -> None:
+    lines = "\n".join(said)
+    (packed / "programs/rust").write_text(f"#!/bin/sh\necho '{lines}'\n")
 
 
 def run(*arguments: object, libraries: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -298,33 +299,108 @@ def test_without_a_gpu_it_says_so_and_ends_with_3(packed):
     program(packed, "test result: ok. 9 passed; 0 failed")
     done = run("run", packed)
     *_, reason, last = done.stdout.splitlines()
-    assert reason.startswith("nothing was shown of a GPU: no CUDA driver: libcuda.so.1")
+    assert reason.startswith("no test ran on a GPU: no CUDA driver: libcuda.so.1")
     assert last.endswith(" passed, 0 failed")
     assert done.returncode == 3, done.stderr
-    assert "rust: skipped: no CUDA driver" in done.stdout
-    assert "skipped 'no CUDA driver" in done.stderr + done.stdout
+    assert "rust: 1 skipped: no CUDA driver" in done.stdout
+    assert re.search(r"^test_gpu_slices.Slices: [1-9] skipped: no CUDA", done.stdout, re.MULTILINE)
+
+
+@pytest.fixture
+def fake_driver(tmp_path_factory):
+    """A fake driver, which no framework can use."""
+    return Driver(tmp_path_factory.mktemp("driver")).folder
 
 
 @pytest.mark.long
 @RUNS_SH
 @pytest.mark.parametrize(
-    ("said", "failed", "code"),
+    ("said", "counts", "code"),
     [
-        ("test result: ok. 9 passed; 0 failed", 0, 0),
-        ("test result: FAILED. 8 passed; 2 failed", 2, 1),
-        ("Segmentation fault", 1, 1),
+        (["test a ... ok", "test b ... ok", "test result: ok. 2 passed; 0 failed"], (2, 0), 0),
+        (["test a ... ok", "test b ... FAILED", "test result: FAILED."], (1, 1), 1),
+        (["test a ... ok", "Segmentation fault"], (1, 1), 1),
     ],
 )
-def test_the_programs_are_counted_where_a_gpu_is(packed, tmp_path_factory, said, failed, code):
-    # A fake driver, which no framework can use.
-    folder = tmp_path_factory.mktemp("driver")
-    Driver(folder)
-    (packed / "tests/test_gpu.py").unlink()
-    program(packed, said)
-    done = run("run", packed, libraries=folder)
-    passed = {0: 9, 2: 8, 1: 0}[failed]
+def test_the_programs_are_counted_where_a_gpu_is(packed, fake_driver, said, counts, code):
+    for tests in packed.glob("tests/test_*.py"):
+        tests.unlink()
+    program(packed, *said)
+    done = run("run", packed, libraries=fake_driver)
+    passed, failed = counts
     assert done.stdout.splitlines()[-1] == f"{passed} passed, {failed} failed"
     assert done.returncode == code, done.stdout
+    assert f"| `rust` | {passed} | {failed} | 0 |" in (packed / "gpu-run.md").read_text()
+
+
+FAULTS = """
+import os, time, unittest
+
+class Faults(unittest.TestCase):
+    def test_1_passes(self): pass
+    def test_2_fails(self): self.fail("wrong")
+    def test_3_passes(self): pass
+    def test_4_crashes(self): os.abort()
+    def test_5_passes(self): pass
+    def test_6_hangs(self): time.sleep(600)
+    def test_7_is_too_late(self): pass
+
+class Others(unittest.TestCase):
+    def test_passes(self): pass
+    @unittest.skip("for a reason")
+    def test_is_skipped(self): pass
+"""
+
+
+@pytest.mark.long
+@RUNS_SH
+def test_a_fault_ends_its_test_alone(packed):
+    for tests in packed.glob("tests/test_*.py"):
+        tests.unlink()
+    (packed / "tests/test_faults.py").write_text(FAULTS)
+    runner = packed / "tests/gpus.py"
+    runner.write_text(runner.read_text().replace("GROUP_SECONDS = 100", "GROUP_SECONDS = 10"))
+    program(packed)
+    done = run("run", packed)
+    assert "| `test_faults.Faults` | 3 | 4 | 0 |" in done.stdout, done.stdout + done.stderr
+    assert "| `test_faults.Others` | 1 | 0 | 1 |" in done.stdout
+    for said in (
+        "test_2_fails: failed: Traceback",
+        "test_4_crashes: failed: the process ended by SIGABRT",
+        "test_6_hangs: failed: no end within the 10 seconds of its group",
+        "test_7_is_too_late: failed: not begun within the 10 seconds of its group",
+        "test_faults.Others: 1 skipped: for a reason",
+    ):
+        assert said in done.stdout, said
+
+
+@pytest.mark.long
+@RUNS_SH
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
+def test_a_packed_folder_runs_beside_the_fake_driver(packed, fake_driver):
+    wheel, folder = packed / "none.whl", packed / "packed"
+    made = run("pack", folder, wheel, wheel, wheel)
+    assert made.returncode == 0, made.stderr
+    run("run", folder, libraries=fake_driver)
+    table = (folder / "gpu-run.md").read_text()
+    for group in ("slices.Slices", "arrays.Copies"):
+        assert re.search(rf"^\| `{group}` \| [1-9]\d* \| 0 \| 0 \|$", table, re.MULTILINE), table
+    assert "| `cudarc_0_19_gpu` |" in table
+
+
+@pytest.mark.long
+@RUNS_SH
+def test_the_table_of_a_run_is_shown_by_the_guide(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "docs/guide").mkdir(parents=True)
+    script = shutil.copy(SCRIPT, tmp_path / "scripts")
+    page, table = tmp_path / "docs/guide/gpu.md", tmp_path / "gpu-run.md"
+    page.write_text((ROOT / "docs/guide/gpu.md").read_text())
+    before, after = page.read_text().split("<!-- gpu-run -->\n")
+    table.write_text("| a | table |\n")
+    subprocess.run(["sh", script, "show", tmp_path], check=True)
+    shown = "<!-- gpu-run -->\n| a | table |\n<!-- end of gpu-run -->\n"
+    assert page.read_text() == before + shown + after.split("<!-- end of gpu-run -->\n")[1]
 
 
 @pytest.mark.long
@@ -332,11 +408,12 @@ def test_the_programs_are_counted_where_a_gpu_is(packed, tmp_path_factory, said,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "wanted: pack DIR"),
-        (["frob"], "wanted: pack DIR"),
-        (["run"], "run: wanted a folder"),
-        (["pack"], "pack: wanted a folder"),
-        (["run", "/nowhere"], "nothing was packed in /nowhere"),
+        ([], "expected pack DIR"),
+        (["frob"], "expected pack DIR"),
+        (["frob", "/nowhere"], "expected pack, run or show, found frob"),
+        (["run"], "expected pack DIR"),
+        (["run", "/nowhere"], "expected a packed folder, found /nowhere"),
+        (["show", "/nowhere"], "expected a folder after a run, found /nowhere"),
     ],
 )
 def test_an_examination_that_cannot_start_ends_with_2(arguments, said):
