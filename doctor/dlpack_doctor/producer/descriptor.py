@@ -166,7 +166,7 @@ def alignment(subject: Subject) -> Outcome:
     """Elements lie on multiples of their size."""
     outcomes = [_alignment(subject.array())]
     # Wider elements, where an allocator may have too little for them.
-    for dtype in ("float64", "complex128"):
+    for dtype in (name for name, (_, bits, _) in elements.DTYPES.items() if bits > 32):
         with contextlib.suppress(NotApplicable):
             outcomes.append(_alignment(subject.array(dtype=dtype)))
     return combine(*outcomes)

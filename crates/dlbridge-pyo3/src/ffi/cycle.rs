@@ -15,7 +15,7 @@
 //! thread may share the tensor meanwhile, but only by an object to which it has a reference: that object is in use, and so
 //! is all that it keeps.
 //!
-//! There is no `__clear__`: each cycle has an object that can be cleared, the one that keeps the tensor. Memory behind a
+//! No function clears an object of the class: each cycle has an object that can be cleared, the one that keeps the tensor. Memory behind a
 //! capsule or an Arrow struct is of unknown owners: a cycle through it is not found.
 
 use dlbridge::ArcTensor;
