@@ -192,9 +192,10 @@ def test_a_section_replaces_only_itself(benches):
 
 
 def test_tables_of_threads_and_julia(benches):
-    lines = "1\tzeros\t2000000\n2\tzeros\t3000000\n"
+    lines = "1\tzeros\t2000000\n2\tzeros\t3000000\n4\tzeros\t8000000\n"
     threads = benches.sections.threads("Python", lines)
-    assert threads.body.endswith("| zeros | 2.00 | 3.00 | 1.50 |\n"), threads.body
+    assert "| call | 1 thread | 2 threads, x | 4 threads, x |\n" in threads.body, threads.body
+    assert threads.body.endswith("| zeros | 2.00 | 1.50 | 4.00 |\n"), threads.body
     julia = benches.sections.julia(
         "julia\t1.5.3\nimport\tby hand\t100.0\t0\nimport\tours\t150.4\t96\nshare\ttype\t30.0\t16"
     )
@@ -304,6 +305,18 @@ def test_without_a_gpu_it_says_so_and_ends_with_3(packed):
     assert done.returncode == 3, done.stderr
     assert "rust: 1 skipped: no CUDA driver" in done.stdout
     assert re.search(r"^test_gpu_slices.Slices: [1-9] skipped: no CUDA", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.long
+@RUNS_SH
+def test_threads_are_measured_where_tests_were_packed(packed):
+    script = (ROOT / "benches/python/threads.py").read_text()
+    (packed / "threads.py").write_text(script.replace("ROUND_S = 0.1", "ROUND_S = 0.001"))
+    done = run("threads", packed)
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert {"1", "2"} <= {threads for threads, _, _ in lines}, done.stderr
+    assert {"a function that reads one", "zeros of 64 KiB"} <= {call for _, call, _ in lines}
+    assert all(int(rate) > 0 for _, _, rate in lines)
 
 
 @pytest.fixture
