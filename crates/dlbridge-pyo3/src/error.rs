@@ -327,6 +327,38 @@ impl From<Error> for PyErr {
     }
 }
 
+/// As [`dlbridge::match_dtype!`], with the error of this crate: it can be the last expression of a function that returns a
+/// [`Result`], and a `?` behind it works in a `PyResult` as well.
+///
+/// ```
+/// use dlbridge_pyo3::{PyTensor, Result, match_dtype};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn sum(x: PyTensor) -> Result<f64> {
+///     match_dtype!(x.dtype(), T: f32 | f64 | i32 => x.view::<T>()?.iter().map(f64::from).sum())
+/// }
+///
+/// #[pyfunction]
+/// fn itemsize(x: PyTensor) -> PyResult<usize> {
+///     Ok(match_dtype!(x.dtype(), T: f32 | f64 => size_of::<T>())?)
+/// }
+/// # Python::initialize();
+/// # Python::attach(|py| -> PyResult<()> {
+/// # let x = PyTensor::from(vec![1_i32, 2]).into_pyobject(py)?;
+/// assert_eq!(wrap_pyfunction!(sum, py)?.call1((&x,))?.extract::<f64>()?, 3.0);
+/// # wrap_pyfunction!(itemsize, py)?.call1((&x,)).unwrap_err();
+/// # Ok(()) }).unwrap();
+/// ```
+#[macro_export]
+macro_rules! match_dtype {
+    ($dtype:expr, $T:ident : $($type:ty)|+ => $body:expr $(,)?) => {
+        $crate::__dlbridge::match_dtype!($dtype, $T: $($type)|+ => $body)
+            .map_err($crate::Error::from)
+    };
+    ($($other:tt)*) => { $crate::__dlbridge::match_dtype!($($other)*) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

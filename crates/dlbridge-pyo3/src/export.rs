@@ -19,7 +19,7 @@ use crate::error::{error_of, unless_refused};
 use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
 use crate::ffi::numpy::{Api, MAX_RANK};
-use crate::interpreter::made::{self, Entries};
+use crate::interpreter::made;
 use crate::interpreter::module;
 use crate::stream::{Ready, Stream, copy, is_copied_to_host};
 use crate::{Error, Result, TensorObject};
@@ -129,13 +129,14 @@ pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, P
 }
 
 /// The dict of a tensor with elements of this type string.
+#[cfg(feature = "tensor-methods")]
 pub(crate) fn array_interface_of<'py>(
     py: Python<'py>,
     tensor: &Tensor,
     typestr: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let itemsize = i64::from(tensor.dtype().bits / 8);
-    let interface = Entries::new(py)?;
+    let interface = made::Entries::new(py)?;
     interface.set("version", 3_i64)?;
     interface.set("typestr", typestr)?;
     interface.set("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;

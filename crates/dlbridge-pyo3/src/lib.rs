@@ -85,6 +85,8 @@ pub use arguments::{
     NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
 };
 pub use class::{ExportDlpack, Pickle, dlpack_class};
+#[doc(hidden)]
+pub use dlbridge as __dlbridge;
 pub use dtypes::names::{PyDType, PyDevice};
 #[doc(hidden)]
 pub use error::error_of;
