@@ -60,6 +60,7 @@ MEANS = {check: text for text, checks in _SHARED.items() for check in checks.spl
     "producer.copied-alias": "A consumer writes in place, and changes the producer's array.",
     "producer.empty": "Shapes of empty arrays change on the way.",
     "producer.empty-data": "Consumers that test for NULL do not see that the array is empty.",
+    "producer.torch-asarray": "PyTorch reads the buffer before DLPack, and (2, 3) becomes (6,).",
     "producer.byte-offset": "Paddle, ONNX Runtime and others ignore it, and read wrong numbers.",
     "producer.refusal": "Callers that catch BufferError see another exception, or wrong numbers.",
     "producer.read-only": "A consumer writes to memory that must not change, or crashes.",

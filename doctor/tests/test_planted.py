@@ -88,6 +88,17 @@ def test_what_a_producer_may_do_but_surprises_is_a_warning(surprise):
     }
 
 
+def test_a_buffer_that_pytorch_reads_as_one_axis_is_a_warning():
+    dlbridge = pytest.importorskip("dlbridge", reason="dlbridge is not installed")
+    findings = check_producer(
+        lambda shape, dtype: dlbridge.zeros(shape, dtype=dtype), checks=["producer.torch-asarray"]
+    )
+    assert named(findings, Verdict.WARN) == {"producer.torch-asarray"}
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    array = dlbridge.zeros((2, 3))
+    assert (torch.asarray(array).dim(), torch.as_tensor(array).dim()) == (1, 2)
+
+
 def test_memory_that_is_read_only_and_not_flagged_is_found():
     class Forgets(Array):
         def __dlpack__(self, *, max_version=None, **keywords):

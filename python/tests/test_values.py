@@ -265,3 +265,14 @@ class TestView:
         with pytest.raises((ValueError, BufferError)):
             arange(3).view("code200:0")
         assert dlbridge.zeros((), dtype="int16").view("float16").item() == 0
+
+
+@pytest.mark.parametrize("save", [np.savez, np.save])
+def test_a_file_of_another_format_is_no_safetensors_file(save, tmp_path):
+    """The message spoke of a header of 10 to the 17th bytes."""
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        save(file, np.ones(3))
+    kind = "a zip archive, as .npz and .pt are" if save is np.savez else "a .npy file"
+    with pytest.raises(ValueError, match=f"expected a safetensors file, found {kind}"):
+        dlbridge.open_safetensors(path)

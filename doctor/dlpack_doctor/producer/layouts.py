@@ -67,6 +67,21 @@ def empty_data(subject: Subject) -> Outcome:
     return warned("data is not NULL") if export.tensor.data else passed()
 
 
+@check("producer.torch-asarray", "not in the standard; PyTorch issue 188784")
+def torch_asarray(subject: Subject) -> Outcome:
+    """torch.asarray keeps the axes of an array with a buffer."""
+    array = subject.array()
+    if type(array).__module__.split(".")[0] in ("numpy", "torch"):
+        raise NotApplicable("PyTorch knows the type")
+    try:
+        rank = memoryview(array).ndim
+    except (TypeError, ValueError, BufferError):
+        return passed("it has no buffer")
+    if rank < 2:
+        return passed(f"a buffer of {rank} axes")
+    return warned("torch.asarray(x) has one axis; use torch.as_tensor(x)")
+
+
 def _view(subject: Subject, name: str) -> Outcome:
     array = subject.view(name)
     export = best(array)
