@@ -1,4 +1,4 @@
-"""The exception that Python code raises below a call, at whatever point, is what the caller gets."""
+"""The exception that Python code raises below a call, wherever it does, is what the caller gets."""
 
 from __future__ import annotations
 
