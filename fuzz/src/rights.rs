@@ -350,12 +350,17 @@ impl World {
     fn given(&mut self, handle: Handle, facts: Facts, input: &mut Input<'_>) {
         match (input.below(3), facts.access) {
             (0, Access::Shared) => {
-                self.keep(ffi::keep_borrowed(handle.into_tensor(), kept()), facts);
+                // SAFETY: this model is the binding, and one thread accesses the memory.
+                self.keep(unsafe { ffi::keep_borrowed(handle.into_tensor(), kept()) }, facts);
             }
-            (1, _) => self.keep(ffi::give(handle.into_tensor(), |_| kept()), facts),
+            (1, _) => {
+                // SAFETY: the same.
+                self.keep(unsafe { ffi::give(handle.into_tensor(), |_| kept()) }, facts);
+            }
             (2, access) => {
                 let access = if access == Access::Exclusive { Access::Shared } else { access };
-                let given = ffi::give_shared(handle.into_tensor(), |_| kept());
+                // SAFETY: the same.
+                let given = unsafe { ffi::give_shared(handle.into_tensor(), |_| kept()) };
                 self.count(given, Facts { access, is_copied: false, ..facts });
             }
             _ => self.handles.push((handle, facts)),

@@ -333,10 +333,13 @@ fn memory_that_is_kept_for_a_binding_is_shared() {
     fn kept() -> Kept {
         Kept { number: 0, start: 0, end: |_, _| {} }
     }
-    let result = catch_unwind(|| keep_borrowed(numbers(), kept()));
+    // SAFETY: no other code has the memory.
+    let result = catch_unwind(|| unsafe { keep_borrowed(numbers(), kept()) });
     assert!(result.is_err(), "exclusive memory beside a handle outside of Rust");
-    let tensor = keep_borrowed(numbers().into_shared().into(), kept());
-    let outside = give(tensor, |_| kept());
+    // SAFETY: the same.
+    let tensor = unsafe { keep_borrowed(numbers().into_shared().into(), kept()) };
+    // SAFETY: the same.
+    let outside = unsafe { give(tensor, |_| kept()) };
     assert_eq!(outside.access(), Access::Shared);
 }
 
