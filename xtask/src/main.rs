@@ -22,6 +22,7 @@ mod test;
 mod workspace;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Parser;
@@ -85,13 +86,15 @@ fn ci(steps: &mut Steps) -> Result<()> {
 
 /// Shows arrays of the installed frameworks in Rust: its table is the last but for what to do next.
 fn demo(with: &[Set], args: &[String]) -> Result<()> {
-    println!("step 1 of 3: .venv with NumPy, and with what --with names");
+    let started = Instant::now();
+    let step = |number, what: &str| {
+        println!("step {number} of 3, after {:.0} s: {what}", started.elapsed().as_secs_f32());
+    };
+    step(1, ".venv with NumPy, and with what --with names");
     let venv = Venv::ready(with)?;
-    println!(
-        "step 2 of 3: the Python package dlbridge, optimised (a minute or two at the first time)"
-    );
+    step(2, "the Python package dlbridge, optimised (a minute or two at the first time)");
     venv.install_member("python", python::RELEASE)?;
-    println!("step 3 of 3: arrays to Rust and back");
+    step(3, "arrays to Rust and back");
     cmd!(venv.sh, "python -m dlbridge.demo {args...}").quiet().run()?;
     println!(
         "\nnext: `cargo xtask demo --with torch,jax` adds PyTorch and JAX (several GB), `cargo xtask new ../my-extension` starts \
