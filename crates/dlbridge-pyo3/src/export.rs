@@ -129,7 +129,6 @@ pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, P
 }
 
 /// The dict of a tensor with elements of this type string.
-#[cfg(feature = "tensor-methods")]
 pub(crate) fn array_interface_of<'py>(
     py: Python<'py>,
     tensor: &Tensor,
