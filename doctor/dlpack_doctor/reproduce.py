@@ -135,10 +135,11 @@ def _consumer() -> list[str]:
     form = FORMATS["dltensor" if legacy else "dltensor_versioned"]
     packed = f'struct.pack("{form}", {", ".join(map(str, values))})'
     capsule = f"{NEW}(c.addressof(raw), {offer['name']!r}, None)"
+    numbers = f'struct.pack("{offer["dtype_format"]}", *{offer["numbers"]})'
     return [
         f"import ctypes as c, struct; {_now.setup}",
         f"data, dims = c.create_string_buffer(1024), {dims}; at = {at}",
-        f'c.memmove(at, struct.pack("{offer["dtype_format"]}", *{offer["numbers"]}), {offer["bytes"]})',
+        f"c.memmove(at, {numbers}, {offer['bytes']})",
         'free = c.CFUNCTYPE(None, c.c_void_p)(lambda _: print("deleter called"))',
         f"raw = c.create_string_buffer({packed})",
         f"class P: __dlpack_device__, __dlpack__ = (lambda s: {offer['device']}), "

@@ -1,7 +1,6 @@
-"""Producers and consumers whose faults the doctor missed until they were planted here, and the check
-that finds each.
+"""Producers and consumers whose faults the doctor missed until they were planted here.
 
-Tests import this; it holds none.
+Each has the check that finds it. Tests import this; it holds none.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Objects that keep a tensor over their own memory: the garbage collector frees them, once the memory
-is not in use."""
+"""Objects that keep a tensor over their own memory: the garbage collector frees them.
+
+Memory that is in use stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files of weights, made byte by byte, and how they are refused. Tests import this; it holds none."""
+"""Files of weights, made byte by byte, and how they are refused.
+
+Tests import this; it holds none."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ use crate::layout::{Layout, contiguous_strides};
 use crate::{DType, Error, Flags, MAX_RANK};
 
 /// The most bytes that a header or an index may have: as many as the format's own library accepts. The index of a mixture of
-/// experts has 207,360 names in 22 MB.
+/// experts has 207,360 names in 22 MB. A hostile header of 1.5 million tensors takes 5 s of CPU and 500 MB of memory.
 pub const LARGEST: usize = 100_000_000;
 /// The header is preceded by its size.
 pub const SIZE: usize = size_of::<u64>();
