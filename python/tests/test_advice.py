@@ -1,4 +1,5 @@
-"""Each call that an error advises, followed: the values are those that were passed, or what is lost was said."""
+"""Each call that an error advises, followed: the values are those that were passed, or what is lost
+was said."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed"
 jnp = jax.numpy
 
 ADVICE = re.compile(
-    r"(?:pass|convert it with) (?:a copy: |one field, |its bytes, )?(?P<numpy>.*?)(?:, in PyTorch (?P<torch>.*?))?"
+    r"(?:pass|convert it with) (?:a copy: |one field, |its bytes, )?"
+    r"(?P<numpy>.*?)(?:, in PyTorch (?P<torch>.*?))?"
     r"(?P<loss>, (?:without|which|if|its|and|or) .*)?$",
     re.DOTALL,
 )
@@ -65,7 +67,7 @@ CASES = [
 @pytest.mark.parametrize("framework", ARRAYS)
 @pytest.mark.parametrize(("old", "new", "values", "wanted", "lost"), CASES)
 def test_of_an_argument_of_another_dtype(framework, old, new, values, wanted, lost):
-    """A complex argument lost its imaginary parts, and JAX's `astype` changed nothing without x64."""
+    """Imaginary parts were lost, and JAX's `astype` changed nothing without x64."""
     x = ARRAYS[framework](values, old)
     result, said = followed(lambda x: _native._read(x, new), x)
     assert (numbers(result).tolist(), result.dtype, said) == (wanted, new, lost)
@@ -86,7 +88,9 @@ def test_of_an_array_to_write(framework, old):
     for dtype in ("float32", "float64"):
         if dtype == old and framework != "jax":
             continue
-        _, said = followed(lambda x, dtype=dtype: _native._write(x, dtype), ARRAYS[framework]([1, 2], old))
+        _, said = followed(
+            lambda x, dtype=dtype: _native._write(x, dtype), ARRAYS[framework]([1, 2], old)
+        )
         assert said == ""
 
 
