@@ -28,11 +28,12 @@ struct Segment {
     slots: [Slot; SLOTS],
 }
 
-/// Leaves a word alone that has this value, so that threads that read it keep its cache line.
+/// Leaves a word alone that has this value, so that threads that read it keep its cache line. Release: a thread that leaves
+/// a segment out because of this value comes after the borrows that ended before.
 #[inline(always)]
 fn set(word: &AtomicUsize, value: usize) {
     if word.load(Ordering::Relaxed) != value {
-        word.store(value, Ordering::Relaxed);
+        word.store(value, Ordering::Release);
     }
 }
 
@@ -101,7 +102,7 @@ impl Segment {
     /// The slots that may have a borrow of some of the bytes.
     #[inline(always)]
     fn slots_near(&'static self, bytes: &Bytes) -> &'static [Slot] {
-        let load = |word: &AtomicUsize| word.load(Ordering::Relaxed);
+        let load = |word: &AtomicUsize| word.load(Ordering::Acquire);
         let is_near = load(&self.start) < bytes.end && bytes.start < load(&self.end);
         &self.slots[..if is_near { load(&self.used) } else { 0 }]
     }
@@ -186,7 +187,7 @@ impl List {
     /// All slots that may have a borrow.
     pub(super) fn slots(&'static self) -> impl Iterator<Item = &'static Slot> {
         let segments = iter::successors(Some(&self.first), |segment| segment.after());
-        segments.flat_map(|segment| &segment.slots[..segment.used.load(Ordering::Relaxed)])
+        segments.flat_map(|segment| &segment.slots[..segment.used.load(Ordering::Acquire)])
     }
 
     /// Gives the list to the next thread that takes one. The borrows in it stay.

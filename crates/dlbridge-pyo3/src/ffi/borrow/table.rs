@@ -11,6 +11,9 @@
 //! stored or saw before its fence, B's thread sees after its own: the list, the segment, `used`, the span and the state. All
 //! of these have A's entry as long as A has not ended (`list`). So B finds A, unless A ended, or was taken back.
 //!
+//! B comes after an A that ended, so that its elements are read and written in that order: B finds the slot free, or a span or a
+//! `used` without A, each of which was stored with release after the end of A, and is loaded with acquire.
+//!
 //! A borrow moves to another place at most twice, each time to one at which a writer looks later: from a list of writers to
 //! one of readers, from there to the tree. It is entered there before its former place is free. So a writer that
 //! finds the former place free finds the new one.
