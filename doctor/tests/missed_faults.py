@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+from typing import ClassVar
 
 from dlpack_doctor import abi, elements
 from planted import Consumer, Memory, Taken, seen
@@ -123,7 +124,7 @@ PRODUCERS = {
 class _As(Taken):
     """An array that reads one type as another."""
 
-    types = {}
+    types: ClassVar[dict[str, str]] = {}
 
     def __init__(self, export, take):
         super().__init__(export, take)
@@ -131,11 +132,11 @@ class _As(Taken):
 
 
 class _Signed(_As):
-    types = {"uint64": "int64"}
+    types: ClassVar = {"uint64": "int64"}
 
 
 class _Unsigned(_As):
-    types = {"int16": "uint16"}
+    types: ClassVar = {"int16": "uint16"}
 
 
 class _Real(Taken):

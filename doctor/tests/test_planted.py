@@ -6,6 +6,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from missed_faults import CONSUMERS as MISSED_CONSUMERS
+from missed_faults import PRODUCERS as MISSED_PRODUCERS
 
 from dlpack_doctor import Verdict, check_consumer, check_producer
 from dlpack_doctor.examine import examine
@@ -19,8 +21,6 @@ from faulty_producers import SURPRISES as PRODUCER_SURPRISES
 from faulty_producers import DoubleDeleter, Leaking, kept
 from faulty_tables import FAULTS as TABLE_FAULTS
 from faulty_tables import Table, array_type
-from missed_faults import CONSUMERS as MISSED_CONSUMERS
-from missed_faults import PRODUCERS as MISSED_PRODUCERS
 from planted import Array, Consumer
 from subtle_consumers import FAULTS as SUBTLE_CONSUMERS
 from subtle_producers import FAULTS as SUBTLE_PRODUCERS

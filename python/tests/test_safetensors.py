@@ -17,9 +17,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from weight_files import OPENS, entry, header_of, refused
 
 import dlbridge
-from weight_files import OPENS, entry, header_of, refused
 
 if sys.platform != "linux":
     pytest.skip("FIFOs, modes and sealed memory are for Linux", allow_module_level=True)

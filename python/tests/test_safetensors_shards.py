@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 import pytest
+from weight_files import OPENS, entry, header_of, refused
 
 import dlbridge
-from weight_files import OPENS, entry, header_of, refused
 
 if sys.platform != "linux":
     pytest.skip("FIFOs and sealed memory are for Linux", allow_module_level=True)

@@ -172,7 +172,9 @@ class Group:
         """Runs tests in one process."""
         command = [sys.executable, __file__, "--child", *tests]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=seconds, check=False
+            )
             printed, errors, end = done.stdout, done.stderr, ended(done.returncode)
         except subprocess.TimeoutExpired as late:
             printed, errors = (text_of(part) for part in (late.stdout, late.stderr))
@@ -274,7 +276,9 @@ def main(file: str, programs: list[str]) -> int:
     table = report(found)
     pathlib.Path(file).write_text(table, encoding="utf-8")
     print(f"\n{table}")
-    print(f"{time.monotonic() - began:.0f} s; the longest group: {max(g.seconds for g in found):.0f} s")
+    print(
+        f"{time.monotonic() - began:.0f} s; the longest group: {max(g.seconds for g in found):.0f} s"
+    )
     reason = missing()
     if reason:
         print(f"no test ran on a GPU: {reason}")

@@ -60,7 +60,7 @@ impl Segment {
 
     #[inline(always)]
     fn after(&self) -> Option<&'static Self> {
-        // SAFETY: null, or a leaked box (`after_or_new`).
+        // SAFETY: null, or a leaked box (`after_or_new`; F9).
         unsafe { read(&self.after) }
     }
 
@@ -123,7 +123,7 @@ impl List {
     /// Begins a borrow. Called by the thread that has the list.
     #[inline(always)]
     pub(super) fn begin(&'static self, bytes: &Bytes, kind: Kind) -> &'static Slot {
-        // SAFETY: null, or a segment (`move_on`).
+        // SAFETY: null, or a segment, which is never freed (`move_on`; F9).
         let segment = unsafe { read(&self.current) }.unwrap_or(&self.first);
         let used = segment.trimmed();
         if used == SLOTS || (used == 0 && segment.before.is_some()) {
@@ -209,7 +209,7 @@ impl Lists {
 
     #[inline(always)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &'static List> {
-        // SAFETY: null, or a leaked box (`take`).
+        // SAFETY: null, or a leaked box (`take`; F9).
         iter::successors(unsafe { read(&self.last) }, |list| unsafe { read(&list.next) })
     }
 
