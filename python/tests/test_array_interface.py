@@ -1,6 +1,6 @@
 """NumPy's `__array_interface__` and CUDA's, taken from objects without DLPack and without a buffer.
 
-No GPU has run this: addresses on one are numbers that nobody reads, and the driver is played."""
+The tests need no GPU: no code reads the addresses on one, and the driver is a fake."""
 
 from __future__ import annotations
 

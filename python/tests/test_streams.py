@@ -1,6 +1,6 @@
 """Streams: the numbers that mean one, and what producers are told of them.
 
-No GPU has run this: device tensors are descriptors that nobody reads.
+The tests need no GPU: no code reads the device memory of their tensors.
 """
 
 from __future__ import annotations

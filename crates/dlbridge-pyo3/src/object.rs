@@ -69,7 +69,7 @@ impl TensorObject {
     /// a CUDA slice reports.
     ///
     /// Only CUDA streams are ordered, by an event of the CUDA driver, which is loaded at first use.
-    /// The default stream needs no event. Not yet tested on a GPU: the tests use a fake driver.
+    /// The default stream needs no event.
     ///
     /// ```
     /// use dlbridge_pyo3::{PyTensor, Stream};

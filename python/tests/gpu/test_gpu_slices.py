@@ -32,10 +32,10 @@ class Slices(OnGpu):
 
     def test_the_context_of_the_thread_is_restored(self) -> None:
         current, functions = ctypes.c_void_p(), driver()
-        made, found = self.dlbridge_example.filled(8, 7), []
+        made, found = [self.dlbridge_example.filled(8, 7)], []
 
         def work() -> None:
-            x = dlbridge.from_dlpack(made, stream=2)
+            x = dlbridge.from_dlpack(made.pop(), stream=2)
             dlbridge.from_dlpack(x, device="cpu")
             dlbridge.from_dlpack(x, copy=True)
             del x

@@ -1,8 +1,6 @@
 //! Streams, events, and the functions of the CUDA driver that order one stream after another.
 //! Deciding what waits for what belongs to `stream`.
 //! Invariant: the library is loaded at first use, never linked, and stays loaded.
-//!
-//! Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 
 pub(crate) mod memory;
 

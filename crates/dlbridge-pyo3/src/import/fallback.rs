@@ -120,8 +120,6 @@ pub(super) fn import_column(
 ///
 /// The interface does not name the device; the driver does. An empty array without an address is
 /// assumed to be on device 0. Work on the interface's stream is ordered before that of the requested stream.
-///
-/// Not yet tested on a GPU: the tests use a fake driver, which records the calls.
 fn import_cuda_array_interface(
     object: Borrowed<'_, '_, PyAny>,
     stream: Stream,

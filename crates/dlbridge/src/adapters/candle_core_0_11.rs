@@ -222,7 +222,7 @@ pub(super) mod cuda {
     /// let x = candle_core::Tensor::from_storage(storage, dims, BackpropOp::none(), false);
     /// ```
     ///
-    /// `examples/candle-cuda` is both as a program. No GPU has confirmed either yet.
+    /// `examples/candle-cuda` is both as a program.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@
 //! driver before CUDA 12.5 the host waits instead. While the stream that PyTorch works on captures a graph, the memory is kept until a
 //! later drop or export. A forked child frees none.
 //!
-//! **Not yet tested on a GPU.** Its GPU tests pass with a fake driver, whose streams run their work as
-//! late as CUDA permits.
+//! The tests run with a fake driver, whose streams run their work as late as CUDA permits. The guide's page on GPUs
+//! says what ran on hardware.
 
 use std::fmt;
 use std::ops::Deref;
