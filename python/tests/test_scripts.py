@@ -280,8 +280,10 @@ def program(packed: Path, *said: str) -> None:
     (packed / "programs/rust").write_text(f"#!/bin/sh\necho '{lines}'\n")
 
 
-def run(*arguments: object, libraries: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHON": sys.executable}
+def run(
+    *arguments: object, libraries: Path | None = None, seconds: int = 600
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable, "GPU_TESTS_SECONDS": str(seconds)}
     if libraries:
         environment["LD_LIBRARY_PATH"] = str(libraries)
     command = ["sh", str(SCRIPT), *map(str, arguments)]
@@ -371,10 +373,8 @@ def test_a_fault_ends_its_test_alone(packed):
     for tests in packed.glob("tests/test_*.py"):
         tests.unlink()
     (packed / "tests/test_faults.py").write_text(FAULTS)
-    runner = packed / "tests/gpus.py"
-    runner.write_text(runner.read_text().replace("GROUP_SECONDS = 100", "GROUP_SECONDS = 10"))
     program(packed)
-    done = run("run", packed)
+    done = run("run", packed, seconds=10)
     assert "| `test_faults.Faults` | 3 | 4 | 0 |" in done.stdout, done.stdout + done.stderr
     assert "| `test_faults.Others` | 1 | 0 | 1 |" in done.stdout
     for said in (
@@ -423,7 +423,7 @@ def test_the_table_of_a_run_is_shown_by_the_guide(tmp_path):
     [
         ([], "expected pack DIR"),
         (["frob"], "expected pack DIR"),
-        (["frob", "/nowhere"], "expected pack, run or show, found frob"),
+        (["frob", "/nowhere"], "expected pack, run, threads or show, found frob"),
         (["run"], "expected pack DIR"),
         (["run", "/nowhere"], "expected a packed folder, found /nowhere"),
         (["show", "/nowhere"], "expected a folder after a run, found /nowhere"),
