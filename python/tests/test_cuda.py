@@ -1,5 +1,5 @@
 """Streams (who waits for whom, by which functions of the driver), memory that the host can read
-although it is not the CPU's (pinned, and managed), and CUDA slices that an extension makes.
+although it is not the CPU's (pinned, and managed).
 
 The tests need no GPU: the driver is a fake, and no code reads other memory of a device."""
 
@@ -214,6 +214,31 @@ class TestOrder:
         assert driver.output.startswith("stream: cuStreamWaitEvent failed with CUDA_ERROR_UNKNOWN")
 
 
+class TestCapture:
+    """A capture stays whole where `torch.from_dlpack` leaves it whole."""
+
+    def test_a_tensor_from_before_is_exported_inside(self, driver):
+        calls = driver.run(
+            HEAD + "import fake_cuda\n"
+            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
+            "fake_cuda.capture(0x5001)\nt.__dlpack__(stream=0x5001)\n"
+            "print(fake_cuda.is_whole(0x5001))\nfake_cuda.end_capture(0x5001)\n"
+        )
+        assert driver.output == "True\n"
+        assert "cuEventSynchronize e001 0" in calls, "the host waits"
+
+    def test_a_tensor_from_inside_is_exported_afterwards(self, driver):
+        driver.run(
+            HEAD + "import fake_cuda\nfake_cuda.capture(0x5000)\n"
+            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
+            "t.__dlpack__(stream=0x5000)\n"
+            "graph = fake_cuda.end_capture(0x5000)\n"
+            "t.__dlpack__(stream=0x5001)\nt.__dlpack__()\n"
+            "fake_cuda.launch(graph, 0x5000)\nprint('exported')\n"
+        )
+        assert driver.output == "exported\n"
+
+
 HOST = {"cuda_host": 3, "rocm_host": 11, "cuda_managed": 13, "tpu_host": 20}
 ELSEWHERE = {"cuda": 2, "rocm": 10, "opencl": 4, "metal": 8, "oneapi": 14, "kind99": 99}
 
@@ -349,216 +374,3 @@ def test_numpy_reads_pinned_memory_in_place():
         made = Managed(device=(kind, 0))
         array = np.from_dlpack(dlbridge.from_dlpack(made.capsule()))
         assert (array.ctypes.data, array.tolist()) == (made.base, [0, 1, 2])
-
-
-@pytest.fixture
-def slices(driver):
-    """The driver, beside the example extension, which makes CUDA slices."""
-    reason = "the example extension is not installed"
-    if not hasattr(pytest.importorskip("dlbridge_example", reason=reason), "filled"):
-        pytest.skip("the example extension is built without CUDA")
-    return driver
-
-
-SLICE = """
-import dlbridge, dlbridge_example as example
-from fake_cuda import read, stream
-
-ours = stream()
-x = example.filled(3, 7.0)
-"""
-
-WAITS = {
-    "a stream": "t = dlbridge.from_dlpack(x, stream=ours)\nprint(read(t, ours))\n",
-    "the default stream": "t = dlbridge.from_dlpack(x)\nprint(read(t, 1))\n",
-    "a second consumer": "dlbridge.from_dlpack(x, stream=stream())\n"
-    "t = dlbridge.from_dlpack(x, stream=ours)\nprint(read(t, ours))\n",
-    "the consumer of a consumer": "t = dlbridge.from_dlpack(x, stream=stream())\n"
-    "t = dlbridge.from_dlpack(t, stream=ours)\nprint(read(t, ours))\n",
-    "an object of the same kind": "t = example.convert(x, x)\n"
-    "t = dlbridge.from_dlpack(t, stream=ours)\nprint(read(t, ours))\n",
-}
-
-
-@pytest.mark.parametrize("code", WAITS.values(), ids=WAITS)
-def test_a_consumer_of_a_slice_waits_for_its_stream(slices, code):
-    slices.run(SLICE + code)
-    assert slices.output == "[7.0, 7.0, 7.0]\n"
-    slices.run(SLICE + code, forgets="cuStreamWaitEvent")
-    assert slices.output != "[7.0, 7.0, 7.0]\n", "the driver is late"
-
-
-def test_it_is_a_tensor_on_the_device(slices):
-    slices.run(SLICE + "print(x, x.__dlpack_device__(), hex(x.data_ptr) != '0x0')\n")
-    described = "dlbridge.Tensor(shape=(3,), dtype=float32, device=cuda:0)"
-    assert slices.output == f"{described} (2, 0) True\n"
-
-
-def test_a_stream_that_is_told_counts_instead(slices):
-    slices.run(SLICE + "t = dlbridge.from_dlpack(x, stream=-1)\nprint(read(t, ours))\n")
-    assert slices.output != "[7.0, 7.0, 7.0]\n", "nobody waits who does not want to"
-
-
-def test_the_memory_is_freed_when_the_last_tensor_is_gone(slices):
-    slices.run(
-        SLICE + "t = dlbridge.from_dlpack(x, stream=ours)\ndel x\nprint(read(t, ours))\n"
-        "at = t.data_ptr\ndel t\n"
-    )
-    assert slices.output == "[7.0, 7.0, 7.0]\n"
-
-
-def test_a_device_that_is_not_there_is_said(slices):
-    slices.run(
-        SLICE + "try:\n    example.filled(3, 7.0, device=9)\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
-    )
-    assert "driver: opening the device" in slices.output
-
-
-FREED = (
-    SLICE
-    + """
-import sys, threading, types
-import fake_cuda
-from fake_cuda import GLOBAL, RELAXED, capture, destroy, end_capture, is_whole, join, read_late
-
-def natural(import_it, stream, drop=lambda held: held.clear()):
-    held = [import_it(example.filled(16, 7.0))]
-    join(stream, ours)
-    values = read_late(held[0], stream)
-    drop(held)
-    return values
-
-def imported_for(stream):
-    return lambda x: dlbridge.from_dlpack(x, stream=stream)
-
-def on_a_thread(held):
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
-"""
-)
-
-LATE = {
-    "a named stream": "check(natural(imported_for(ours), ours))",
-    "the default stream": "check(natural(dlbridge.from_dlpack, 1))",
-    "a stream that no consumer named": "check(natural(imported_for(ours), unnamed))",
-    "a borrower": "check(natural(lambda x: (x, dlbridge.from_dlpack(x, stream=ours))[0], unnamed))",
-    "a second extension": "check(natural(lambda x: Hidden.importer(x), 1))",
-    "a fresh thread": "check(natural(imported_for(ours), ours, on_a_thread))",
-    "a destroyed stream": "gone = stream()\n"
-    "    def drop(held):\n"
-    "        destroy(gone)\n"
-    "        held.clear()\n"
-    "    check(lambda v=natural(imported_for(gone), gone, drop): v(1))",
-}
-
-
-class TestFree:
-    """The memory of a slice is freed behind the work that reads it, whoever queued it."""
-
-    @pytest.mark.parametrize("line", LATE.values(), ids=LATE)
-    def test_the_natural_line_reads_what_rust_wrote(self, slices, line):
-        code = (
-            FREED
-            + f"""
-class Hidden:
-    def __init__(self, x): self.x = x
-    def __dlpack__(self, **keywords): return self.x.__dlpack__(**keywords)
-    def __dlpack_device__(self): return self.x.__dlpack_device__()
-    def importer(x): return dlbridge.from_dlpack(Hidden(x))
-
-unnamed = stream()
-
-def check(values):
-    assert values() == [7.0] * 16
-
-for _ in range(100):
-    {line}
-print("right")
-"""
-        )
-        slices.run(code)
-        assert slices.output == "right\n"
-
-    def test_without_the_event_of_the_context_the_memory_is_gone(self, slices):
-        code = FREED + "print(natural(imported_for(ours), ours)())\n"
-        with pytest.raises(AssertionError, match="illegal memory access: it was freed before"):
-            slices.run(code, forgets="cuCtxRecordEvent")
-
-    def test_the_end_of_the_process_frees_nothing_too_early(self, slices):
-        slices.run(FREED + "values = natural(imported_for(ours), ours, lambda held: None)\n")
-
-    @pytest.mark.parametrize("mode", ["GLOBAL", "RELAXED"])
-    def test_a_drop_leaves_the_capture_of_pytorchs_stream_whole(self, slices, mode):
-        slices.run(
-            FREED
-            + f"""
-from test_streams import exchanging
-kind, asked, _ = exchanging((2, 0), stream=ours)
-sys.modules["torch"] = types.SimpleNamespace(Tensor=kind)
-held = [dlbridge.from_dlpack(example.filled(16, 7.0), stream=ours)]
-address = held[0].data_ptr
-capture(ours, {mode})
-held.clear()
-assert is_whole(ours)
-end_capture(ours)
-calls = len(asked)
-example.filled(1, 0.0)
-print(calls > 0)
-"""
-        )
-        assert slices.output == "True\n", "PyTorch was asked"
-
-    def test_a_forked_child_drops_what_it_inherited(self, slices):
-        slices.run(
-            FREED
-            + """
-import os
-from test_streams import Device
-held = [example.filled(16, 7.0), dlbridge.from_dlpack(Device(), stream=ours)]
-held.append(dlbridge.from_dlpack(held[0], stream=ours))
-child = os.fork()
-if child == 0:
-    held.clear()
-    try:
-        x.__dlpack__(stream=ours)
-    except BufferError as error:
-        os._exit("a forked child" not in str(error))
-    os._exit(2)
-print(os.waitpid(child, 0)[1])
-"""
-        )
-        assert slices.output == "0\n"
-
-
-class TestCapture:
-    """A capture stays whole where `torch.from_dlpack` leaves it whole."""
-
-    def test_a_tensor_from_before_is_exported_inside(self, driver):
-        calls = driver.run(
-            HEAD + "import fake_cuda\n"
-            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
-            "fake_cuda.capture(0x5001)\nt.__dlpack__(stream=0x5001)\n"
-            "print(fake_cuda.is_whole(0x5001))\nfake_cuda.end_capture(0x5001)\n"
-        )
-        assert driver.output == "True\n"
-        assert "cuEventSynchronize e001 0" in calls, "the host waits"
-
-    def test_a_tensor_from_inside_is_exported_afterwards(self, driver):
-        driver.run(
-            HEAD + "import fake_cuda\nfake_cuda.capture(0x5000)\n"
-            "t = dlbridge.from_dlpack(Device(), stream=0x5000)\n"
-            "t.__dlpack__(stream=0x5000)\n"
-            "graph = fake_cuda.end_capture(0x5000)\n"
-            "t.__dlpack__(stream=0x5001)\nt.__dlpack__()\n"
-            "fake_cuda.launch(graph, 0x5000)\nprint('exported')\n"
-        )
-        assert driver.output == "exported\n"
-
-    def test_a_slice_is_exported_inside(self, slices):
-        slices.run(
-            FREED + "capture(ours)\nt = dlbridge.from_dlpack(x, stream=ours)\n"
-            "print(is_whole(ours))\nend_capture(ours)\nprint(read(t, ours))\n"
-        )
-        assert slices.output == "True\n[7.0, 7.0, 7.0]\n"

@@ -5,15 +5,17 @@
 
 mod common;
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{object_with, table_of, take};
 use dlbridge::ffi::BorrowedTensor;
-use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI};
-use dlbridge::{ArcTensor, Device, Flags, Tensor, cudarc_0_19};
-use dlbridge_pyo3::{Borrow, ExportDlpack, PyTensor, Result, Stream, TensorObject, dlpack_methods};
-use dlbridge_testing::FakeDriver;
+use dlbridge::sys::{DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor};
+use dlbridge::{ArcTensor, DType, Device, Flags, Tensor, cudarc_0_19};
+use dlbridge_pyo3::{
+    Allocator, Borrow, ExportDlpack, PyTensor, Result, Stream, TensorObject, dlpack_methods,
+};
+use dlbridge_testing::{FakeDriver, Foreign};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
@@ -160,8 +162,91 @@ fn the_frameworks_stream_waits_for_an_array_of_its_kind() {
     });
 }
 
+/// Memory of a framework that works on a stream of its own: the work that writes `byte` there is queued last.
+fn frameworks_memory(byte: u8) -> *mut DLManagedTensorVersioned {
+    let context = cudarc_0_19::context(Device::cuda(0)).expect("the fake driver");
+    let stream = context.new_stream().unwrap();
+    let mut slice = stream.alloc_zeros::<u8>(4).unwrap();
+    stream.synchronize().unwrap();
+    stream.memcpy_htod(&[byte; 4], &mut slice).unwrap();
+    CURRENT.store(stream.cu_stream().addr(), Ordering::Relaxed);
+    let tensor = Box::leak(Box::new(Tensor::try_from(slice).expect("it fits")));
+    let data = tensor.data_ptr();
+    Foreign::new(&[4], &[0_u8]).device(Device::cuda(0)).data(data).into_versioned()
+}
+
+unsafe extern "C" fn gives(_: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> i32 {
+    // SAFETY: the caller gives a place to write to.
+    unsafe { out.write(frameworks_memory(7)) };
+    0
+}
+
+unsafe extern "C" fn allocates(
+    _: *mut DLTensor,
+    out: *mut *mut DLManagedTensorVersioned,
+    _: *mut c_void,
+    _: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char)>,
+) -> i32 {
+    // SAFETY: the caller gives a place to write to.
+    unsafe { out.write(frameworks_memory(3)) };
+    0
+}
+
+/// An array of a framework, whose table has these functions.
+fn array(py: Python<'_>) -> Bound<'_, PyAny> {
+    let ours = Bound::new(py, TensorObject::new(Tensor::from(vec![0_u8]))).unwrap();
+    let table = DLPackExchangeAPI {
+        current_work_stream: Some(current),
+        managed_tensor_from_py_object_no_sync: Some(gives),
+        managed_tensor_allocator: Some(allocates),
+        ..*table_of(&ours)
+    };
+    object_with(py, Box::leak(Box::new(table)))
+}
+
+/// `PyTensor` dropped the stream of its import, so that a kernel on a stream of one's own read too early.
+#[test]
+#[ignore = "needs a driver"]
+fn an_argument_is_read_after_the_stream_of_its_framework() {
+    Python::attach(|py| {
+        let context = cudarc_0_19::context(Device::cuda(0)).expect("the fake driver");
+        let ours = context.new_stream().unwrap();
+        let tensor: PyTensor = array(py).extract().expect("a tensor");
+        let read = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
+        assert_eq!(read.expect("bytes of this device").expect("a copy"), [7; 4]);
+    });
+}
+
+/// Memory of the framework's allocator was written before its stream had done with it: `full_like` read 3.0 for 7.0.
+#[test]
+#[ignore = "needs a driver"]
+fn allocated_memory_is_written_after_the_stream_of_its_framework() {
+    Python::attach(|py| {
+        let context = cudarc_0_19::context(Device::cuda(0)).expect("the fake driver");
+        let ours = context.default_stream();
+        let (array, device) = (array(py), Device::cuda(0));
+        let allocator = Allocator::of(&array);
+        let mut tensor = allocator.allocate(DType::U8, &[4], device).expect("memory");
+        let written = cudarc_0_19::with_view_mut::<u8, _>(&mut tensor, &ours, |mut view| {
+            ours.memcpy_htod(&[7_u8; 4], &mut view)
+        });
+        written.expect("exclusive").expect("a copy");
+        let theirs = CURRENT.load(Ordering::Relaxed);
+        assert_eq!(
+            allocator.stream(device).unwrap().number_on(device).unwrap(),
+            Some(theirs as i64)
+        );
+        // SAFETY: the framework's stream, which is never destroyed.
+        let theirs =
+            unsafe { context.wrap_borrowed_stream(std::ptr::without_provenance_mut(theirs)) };
+        theirs.synchronize().unwrap();
+        let read = cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |slice| ours.clone_dtoh(slice));
+        assert_eq!(read.expect("bytes of this device").expect("a copy"), [7; 4]);
+    });
+}
+
 /// How many tests need the driver.
-const TESTS: usize = 4;
+const TESTS: usize = 6;
 
 #[test]
 fn the_tests_pass_with_a_fake_driver() {

@@ -257,6 +257,31 @@ fn a_failing_allocator_is_an_exception_that_says_why() {
     });
 }
 
+/// Memory that PyTorch does not have was a `MemoryError`, which a user of PyTorch does not catch.
+#[test]
+fn memory_that_a_framework_lacks_is_its_own_exception() {
+    Python::attach(|py| {
+        let module = PyModule::from_code(
+            py,
+            c"class OutOfMemoryError(RuntimeError): pass",
+            c"lacking.py",
+            c"lacking",
+        )
+        .expect("a module");
+        let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).expect("a dict");
+        modules.set_item("lacking", &module).expect("a dict");
+        let allocator = failing!(Some(c"MemoryError"), Some(c"CUDA out of memory."));
+        let object = object_with(py, table(allocator, None));
+        object.get_type().setattr("__module__", "lacking.arrays").expect("a class");
+        let error = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+        let error = PyErr::from(error.expect_err("it fails"));
+        assert_eq!(
+            error.to_string(),
+            "OutOfMemoryError: allocator: cannot allocate float32[2] on cuda:0: CUDA out of memory."
+        );
+    });
+}
+
 #[test]
 fn impossible_shapes_never_reach_an_allocator() {
     Python::attach(|py| {

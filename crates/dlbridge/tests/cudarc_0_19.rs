@@ -26,6 +26,21 @@ fn a_missing_driver_or_device_is_said() {
     assert_eq!(again, error, "asking twice is no different");
 }
 
+/// cudarc panics without a driver, and the hook of the program printed that before the error came.
+#[test]
+fn a_missing_driver_prints_no_panic() {
+    const CHILD: &str = "DLBRIDGE_TEST_NO_DRIVER";
+    if std::env::var_os(CHILD).is_some() {
+        let _ = cudarc_0_19::context(Device::cuda(0));
+        return;
+    }
+    let program = std::env::current_exe().expect("a program knows where it is");
+    let arguments = ["--exact", "a_missing_driver_prints_no_panic", "--nocapture"];
+    let done = std::process::Command::new(program).args(arguments).env(CHILD, "1").output();
+    let said = String::from_utf8_lossy(&done.expect("it ran before").stderr).into_owned();
+    assert!(!said.contains("panicked"), "{said}");
+}
+
 #[test]
 fn other_devices_have_no_context() {
     for device in [Device::CPU, Device::new(DeviceKind::ROCM, 0), Device::cuda(-1)] {

@@ -116,6 +116,32 @@ fn the_context_of_the_thread_stays() {
     assert_eq!(result::ctx::get_current(), Ok(Some(second.cu_ctx())));
 }
 
+#[test]
+#[ignore = "needs a driver"]
+fn calls_restore_the_context_of_the_thread() {
+    let second = cudarc_0_19::context(Device::cuda(1)).expect("a second device");
+    second.bind_to_thread().expect("current");
+    let stays = |doing: &str| {
+        assert_eq!(result::ctx::get_current(), Ok(Some(second.cu_ctx())), "{doing}");
+    };
+    let context = context();
+    stays("context");
+    let made =
+        cudarc_0_19::on_device(Device::cuda(0), |context| (sevens(context), context.new_stream()));
+    let (slice, ours) = made.expect("the fake driver");
+    let ours = ours.expect("a stream");
+    stays("on_device");
+    let tensor = Tensor::try_from(slice).expect("it fits");
+    stays("from a slice");
+    cudarc_0_19::join_stream(&tensor, &ours).expect("ordered");
+    stays("join_stream");
+    cudarc_0_19::with_slice::<u8, _>(&tensor, &ours, |_| ()).expect("bytes");
+    stays("with_slice");
+    drop(cudarc_0_19::OwnedSlice::<u8>::new(tensor, &ours).expect("bytes"));
+    stays("OwnedSlice");
+    drop(context);
+}
+
 thread_local! {
     /// The current stream of a framework.
     static CURRENT: std::cell::Cell<*mut std::ffi::c_void> =
@@ -126,8 +152,12 @@ thread_local! {
 #[ignore = "needs a driver"]
 fn a_capture_of_the_frameworks_stream_is_left_whole() {
     let context = context();
-    // SAFETY: the stream lives as long as the test.
-    unsafe { cudarc_0_19::set_current_stream(|_| Some(CURRENT.get())) };
+    cudarc_0_19::set_captures(|_| {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: a stream that lives as long as the test, and a place for the answer.
+        unsafe { sys::cuStreamIsCapturing(CURRENT.get().cast(), &raw mut status) };
+        status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
+    });
     let stream = context.new_stream().expect("a stream");
     CURRENT.set(stream.cu_stream().cast());
     for mode in [
@@ -155,10 +185,16 @@ fn a_capture_of_the_frameworks_stream_is_left_whole() {
 #[ignore = "needs a driver"]
 fn a_slice_that_never_left_rust_is_freed_on_its_own_stream() {
     let context = context();
-    drop(Tensor::try_from(sevens(&context)).expect("it fits"));
-    let calls = fs::read_to_string(env::var_os("FAKE_DRIVER_LOG").expect("set")).expect("a file");
+    let tensor = Tensor::try_from(sevens(&context)).expect("it fits");
+    let log = env::var_os("FAKE_DRIVER_LOG").expect("set");
+    fs::write(&log, "").expect("a file");
+    drop(tensor);
+    let calls = fs::read_to_string(&log).expect("a file");
     assert!(calls.contains("cuMemFreeAsync"));
-    assert!(!calls.contains("cuCtxRecordEvent") && !calls.contains("cuCtxPushCurrent"), "{calls}");
+    assert!(
+        !calls.contains("cuCtxRecordEvent") && !calls.contains("cuStreamIsCapturing"),
+        "{calls}"
+    );
 }
 
 #[test]
@@ -225,6 +261,7 @@ fn memory_is_freed_behind_all_work() {
         "memory_is_freed_behind_the_work_that_reads_it",
         "a_stream_that_was_destroyed_has_read_it",
         "the_context_of_the_thread_stays",
+        "calls_restore_the_context_of_the_thread",
         "a_capture_of_the_frameworks_stream_is_left_whole",
         "a_slice_that_never_left_rust_is_freed_on_its_own_stream",
         "a_drop_costs_so_many_calls",

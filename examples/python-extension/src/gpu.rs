@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaContext, CudaStream};
 use dlbridge::{Device, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{Error, PyTensor, Result};
 use pyo3::exceptions::PyRuntimeError;
@@ -22,7 +22,7 @@ fn stream(device: Device) -> Result<Arc<CudaStream>> {
     if let Some(stream) = streams.get(&device.id) {
         return Ok(Arc::clone(stream));
     }
-    let stream = cudarc_0_19::context(device)?.new_stream().map_err(failed)?;
+    let stream = cudarc_0_19::on_device(device, CudaContext::new_stream)?.map_err(failed)?;
     streams.insert(device.id, Arc::clone(&stream));
     Ok(stream)
 }
@@ -32,9 +32,10 @@ fn stream(device: Device) -> Result<Arc<CudaStream>> {
 #[pyfunction]
 #[pyo3(signature = (len, value, *, device=0))]
 pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
-    let stream = stream(Device::cuda(device))?;
-    let slice = stream.clone_htod(&vec![value; len]).map_err(failed)?;
-    Ok(Tensor::try_from(slice)?.into())
+    let device = Device::cuda(device);
+    let stream = stream(device)?;
+    let slice = cudarc_0_19::on_device(device, |_| stream.clone_htod(&vec![value; len]))?;
+    Ok(Tensor::try_from(slice.map_err(failed)?)?.into())
 }
 
 /// Fills memory that a framework's allocator has just returned, on the default stream, which waits for the

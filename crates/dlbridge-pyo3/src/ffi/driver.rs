@@ -348,6 +348,12 @@ impl Driver {
     }
 }
 
+/// Whether a stream captures a graph, on a thread with a current context.
+#[cfg(feature = "cudarc-0_19")]
+pub(super) fn is_capturing(stream: *mut c_void) -> bool {
+    Driver::get().is_ok_and(|driver| driver.is_capturing(stream))
+}
+
 /// Whether there is a driver.
 pub(crate) fn has_driver() -> bool {
     Driver::get().is_ok()
@@ -421,6 +427,8 @@ impl Event {
         driver.within(context, || {
             let stream = handle(number);
             if driver.is_capturing(stream) {
+                #[cfg(feature = "cudarc-0_19")]
+                super::published::remember_capture(stream, device);
                 driver.wait_on_host(self.event)
             } else {
                 driver.wait(stream, self.event)

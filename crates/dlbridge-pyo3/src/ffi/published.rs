@@ -26,6 +26,8 @@ use pyo3::types::{PyCapsule, PyType};
 use super::capsule::{adopt, release_rejected};
 use super::class::inherited;
 use super::driver::Stream;
+#[cfg(feature = "cudarc-0_19")]
+use super::driver::is_capturing;
 use super::table::is_ours;
 use crate::error::error_of;
 use crate::error::is_refusal;
@@ -140,17 +142,44 @@ pub(crate) fn find_pytorch(device: Device) {
         };
         if stream_of(table, device).is_some() {
             PYTORCH.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
-            // SAFETY: a framework's current stream exists (T11).
-            unsafe { dlbridge::cudarc_0_19::set_current_stream(stream_of_pytorch) };
+            dlbridge::cudarc_0_19::set_captures(pytorch_captures);
         }
     });
 }
 
+/// A stream of PyTorch that captured when a tensor met it, which another thread cannot see.
 #[cfg(feature = "cudarc-0_19")]
-fn stream_of_pytorch(ordinal: usize) -> Option<*mut c_void> {
+static CAPTURING: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether PyTorch captures a graph on this device: by its current stream, or by one that captured before. PyTorch
+/// never destroys a stream of its own.
+#[cfg(feature = "cudarc-0_19")]
+fn pytorch_captures(ordinal: usize) -> bool {
+    let current = i32::try_from(ordinal).ok().and_then(|id| stream_of_pytorch(Device::cuda(id)));
+    if current.is_some_and(is_capturing) {
+        return true;
+    }
+    let before = CAPTURING.load(Ordering::Relaxed);
+    if before.is_null() || is_capturing(before) {
+        return !before.is_null();
+    }
+    let _ =
+        CAPTURING.compare_exchange(before, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+    false
+}
+
+/// Remembers a stream that captures, if it is PyTorch's.
+#[cfg(feature = "cudarc-0_19")]
+pub(super) fn remember_capture(stream: *mut c_void, device: Device) {
+    if stream_of_pytorch(device) == Some(stream) {
+        CAPTURING.store(stream, Ordering::Relaxed);
+    }
+}
+
+#[cfg(feature = "cudarc-0_19")]
+fn stream_of_pytorch(device: Device) -> Option<*mut c_void> {
     // SAFETY: the table of a type is static (F6).
-    let table = unsafe { PYTORCH.load(Ordering::Relaxed).as_ref() }?;
-    stream_of(table, Device::cuda(i32::try_from(ordinal).ok()?))
+    stream_of(unsafe { PYTORCH.load(Ordering::Relaxed).as_ref() }?, device)
 }
 
 /// The current stream of a table for a device. PyTorch's needs no interpreter.

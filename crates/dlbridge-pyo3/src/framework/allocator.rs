@@ -3,10 +3,10 @@
 //! Invariant: host memory is zeroed and exclusive.
 
 use dlbridge::{DType, Device, DeviceKind, Element, Flags, Tensor, layout};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::to_caller::namespace_of;
 use crate::dtypes::numpy::number_of;
@@ -15,7 +15,7 @@ use crate::ffi::memory::exclusive_on_device;
 use crate::ffi::numpy::Api;
 use crate::import::{current_stream, import_tensor, settle_after};
 use crate::interpreter::made::text;
-use crate::interpreter::{Attributes, module, through_pyo3};
+use crate::interpreter::{Attributes, imported_module, module, through_pyo3};
 use crate::stream::is_copied_to_host;
 use crate::types::{Framework, framework_of, loaded, name_of, table_of};
 use crate::{Error, PyTensor, Result, Stream};
@@ -81,8 +81,8 @@ impl<'py> Allocator<'py> {
     /// # Errors
     ///
     /// A negative extent, a size that overflows, an impossible dtype; a `BufferError` or a
-    /// `MemoryError` with the message of the framework's allocator; a `BufferError` for a device on
-    /// which the framework has no memory.
+    /// `MemoryError` with the message of the framework's allocator, or the framework's own `OutOfMemoryError`; a
+    /// `BufferError` for a device on which the framework has no memory.
     pub fn allocate(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
         check_size(dtype, shape)?;
         if device == Device::CPU {
@@ -147,9 +147,34 @@ impl<'py> Allocator<'py> {
         let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
         framework_of(&self.object.get_type())?.check_device(&self.object, device)?;
         match table.allocates() {
-            Some(allocator) => allocator.tensor(self.object.py(), dtype, shape, device),
+            Some(allocator) => {
+                let made = allocator.tensor(self.object.py(), dtype, shape, device);
+                made.map_err(|error| self.out_of_memory(error))
+            }
             None => Ok(None),
         }
+    }
+
+    /// A `MemoryError` as the framework's own `OutOfMemoryError`, if it has that: users of PyTorch catch it, free
+    /// memory and try again.
+    #[cold]
+    fn out_of_memory(&self, error: Error) -> Error {
+        let (py, error) = (self.object.py(), PyErr::from(error));
+        if !error.is_instance_of::<PyMemoryError>(py) {
+            return error.into();
+        }
+        let own = through_pyo3(|| {
+            let module: String = self.object.get_type().module()?.extract()?;
+            let root = PyString::new(py, module.split('.').next().unwrap_or_default());
+            let Some(framework) = imported_module(&root)? else { return Ok(None) };
+            let Some(kind) = framework.attribute_opt(intern!(py, "OutOfMemoryError"))? else {
+                return Ok(None);
+            };
+            kind.call1((error.value(py).str()?,)).map(Some)
+        });
+        // A type without a module has no framework to look into.
+        let own = own.unwrap_or(None);
+        own.map_or(error, PyErr::from_value).into()
     }
 
     /// Host memory of NumPy, for the frameworks that use it.

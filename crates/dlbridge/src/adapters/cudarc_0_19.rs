@@ -18,9 +18,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut};
 
 #[doc(hidden)]
-pub use super::cudarc_0_19_free_memory::set_current_stream;
+pub use super::cudarc_0_19_free_memory::set_captures;
+use super::cudarc_0_19_free_memory::{Current, library, undisturbed};
 use super::cudarc_0_19_memory::{
-    Owned, driver, export_borrowed, export_slice, producer, take_slice,
+    Owned, current, driver, export_borrowed, export_slice, producer, take_slice,
 };
 use crate::memory::unwind::catch;
 use crate::{Builder, Device, DeviceKind, Error, Plain, Tensor};
@@ -115,7 +116,10 @@ pub fn stream(tensor: &Tensor) -> Option<&Arc<CudaStream>> {
 /// [`Refused`](Error::Refused).
 pub fn join_stream(tensor: &Tensor, stream: &CudaStream) -> Result<(), Error> {
     match producer(tensor) {
-        Some(producer) => stream.join(producer).map_err(driver("waiting for the tensor's stream")),
+        Some(producer) => {
+            let _current = current(stream)?;
+            stream.join(producer).map_err(driver("waiting for the tensor's stream"))
+        }
         None => Ok(()),
     }
 }
@@ -211,6 +215,30 @@ impl<T> fmt::Debug for OwnedSlice<T> {
     }
 }
 
+/// Calls `call` with the context of a device current on this thread, and restores the former one. cudarc leaves the
+/// context of its last call current, so that a framework would go on with another device.
+///
+/// ```no_run
+/// use cudarc::driver::CudaStream;
+/// use dlbridge::{Device, Error, Tensor, cudarc_0_19};
+///
+/// fn zeros(stream: &std::sync::Arc<CudaStream>, len: usize) -> Result<Tensor, Error> {
+///     let device = Device::cuda(stream.context().ordinal() as i32);
+///     cudarc_0_19::on_device(device, |_context| {
+///         Tensor::try_from(stream.alloc_zeros::<f32>(len).expect("enough memory"))
+///     })?
+/// }
+/// ```
+///
+/// # Errors
+///
+/// As for [`context`].
+pub fn on_device<R>(device: Device, call: impl FnOnce(&Arc<CudaContext>) -> R) -> Result<R, Error> {
+    let context = context(device)?;
+    let _current = Current::new(&context).map_err(driver("making the device current"))?;
+    Ok(call(&context))
+}
+
 /// The CUDA context of a device, which PyTorch, CuPy and JAX use as well.
 ///
 /// ```
@@ -234,8 +262,8 @@ pub fn context(device: Device) -> Result<Arc<CudaContext>, Error> {
     };
     let doing = "opening the device";
     // Without a driver, or without a function of it, cudarc panics.
-    super::cudarc_0_19_free_memory::library().map_err(driver(doing))?;
-    match catch(|| CudaContext::new(ordinal)) {
+    library().map_err(driver(doing))?;
+    match catch(|| undisturbed(|| CudaContext::new(ordinal))) {
         Ok(context) => context.map_err(driver(doing)),
         Err(panic) => Err(driver(doing)(panic.words())),
     }

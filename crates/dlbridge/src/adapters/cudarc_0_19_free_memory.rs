@@ -3,12 +3,12 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use cudarc::driver::result::ctx::{get_current, set_current};
 use cudarc::driver::sys::{
     CUcontext, CUevent, CUresult, CUstream, CUstreamCaptureStatus, cuCtxPopCurrent_v2,
     cuCtxPushCurrent_v2, cuStreamIsCapturing,
@@ -70,7 +70,11 @@ impl<O: Send + 'static> Drop for OrderedOwner<O> {
         // SAFETY: taken once, here (R7).
         let (stream, owner) = unsafe { ManuallyDrop::take(&mut self.parts) };
         if *self.has_left.get_mut() {
-            free_parked(Some((stream, Box::new(owner))));
+            return free_parked(Some((stream, Box::new(owner))));
+        }
+        match Current::new(stream.context()) {
+            Ok(_current) => drop((owner, stream)),
+            Err(_) => mem::forget((owner, stream)),
         }
     }
 }
@@ -113,8 +117,8 @@ fn free_behind_all_work(parked: Parked) -> Option<Parked> {
         mem::forget(parked);
         return None;
     };
-    let streams = [Some(parked.0.cu_stream()), current_stream(current.0.ordinal())];
-    if streams.into_iter().flatten().any(is_capturing) || wait_for_all_work(&parked.0).is_err() {
+    let captures = CAPTURES.get().is_some_and(|captures| captures(current.0.ordinal()));
+    if captures || is_capturing(parked.0.cu_stream()) || wait_for_all_work(&parked.0).is_err() {
         return Some(parked);
     }
     let (stream, owner) = parked;
@@ -158,35 +162,38 @@ type ContextEvent = unsafe extern "C" fn(CUcontext, CUevent) -> CUresult;
 /// Whether work in a stream's context is captured, so that recording the context breaks the capture.
 fn is_capturing(stream: CUstream) -> bool {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: an owner's stream or a framework's current one, so it exists (T11); a place for the answer.
+    // SAFETY: an owner's stream, which exists as long (F7); a place for the answer.
     let result = unsafe { cuStreamIsCapturing(stream, &raw mut status) };
     result != CUresult::CUDA_SUCCESS
         || status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-type CurrentStream = fn(usize) -> Option<*mut c_void>;
+/// Whether a framework captures a graph on the device of this number, whose context is current.
+type Captures = fn(usize) -> bool;
 
-static CURRENT_STREAM: OnceLock<CurrentStream> = OnceLock::new();
+static CAPTURES: OnceLock<Captures> = OnceLock::new();
 
-/// Tells how to find the stream on which a framework works now, on this thread and the device of a number: it
-/// may capture. The first call counts.
-///
-/// # Safety
-///
-/// The stream that the function returns exists until the next call of the framework on this thread.
-pub unsafe fn set_current_stream(find: CurrentStream) {
-    let _ = CURRENT_STREAM.set(find);
+/// Tells how to find whether a framework captures. The first call counts.
+pub fn set_captures(captures: Captures) {
+    let _ = CAPTURES.set(captures);
 }
 
-fn current_stream(ordinal: usize) -> Option<CUstream> {
-    CURRENT_STREAM.get()?(ordinal).map(|stream| stream.cast())
+/// Does `work`, which makes another context current on this thread, and restores the former one, if there was one.
+pub(super) fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
+    let former = get_current();
+    let result = work();
+    if let Ok(Some(former)) = former {
+        // SAFETY: it was current, and nothing here destroys it (F7).
+        let _ = unsafe { set_current(former) };
+    }
+    result
 }
 
 /// A context that is current on this thread until it is dropped.
-struct Current(Arc<CudaContext>);
+pub(super) struct Current(Arc<CudaContext>);
 
 impl Current {
-    fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
         // SAFETY: the context exists (F7).
         unsafe { cuCtxPushCurrent_v2(context.cu_ctx()) }.result()?;
         Ok(Self(Arc::clone(context)))

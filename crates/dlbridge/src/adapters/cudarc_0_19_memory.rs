@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
-use super::cudarc_0_19_free_memory::OrderedOwner;
+use super::cudarc_0_19_free_memory::{Current, OrderedOwner};
 use crate::layout::Placement;
 use crate::memory::owner::export_on;
 use crate::memory::{Checked, Handle, Plain};
@@ -52,6 +52,7 @@ pub(crate) fn export_slice<T: Plain>(
     placement: &Placement<'_>,
 ) -> Result<Handle, Error> {
     let device = Device::cuda(slice.ordinal() as i32);
+    let _current = current(slice.stream())?;
     let slice = retyped(slice);
     let owner: Owner = OrderedOwner::new(Arc::clone(slice.stream()), slice);
     // SAFETY: the allocation of a slice that moved in (R4).
@@ -74,6 +75,7 @@ pub(crate) fn export_borrowed<O: Send + 'static, T: Plain>(
     let owner = Box::new(owner);
     let slice = slice(&owner)?;
     let (device, size) = (Device::cuda(slice.ordinal() as i32), slice.num_bytes());
+    let _current = current(slice.stream())?;
     // Makes the stream wait for writes on other streams.
     let (data, recorded) = slice.device_ptr(slice.stream());
     drop(recorded);
@@ -156,6 +158,7 @@ impl<T: Plain> BorrowedSlice<T> {
     ///
     /// The memory outlives this value, which is dropped.
     unsafe fn new(tensor: &Tensor, stream: &Arc<CudaStream>) -> Result<Self, Error> {
+        let _current = current(stream)?;
         let checked = tensor.checked();
         check_slice::<T>(checked, Device::cuda(stream.context().ordinal() as i32))?;
         let end = match producer(tensor) {
@@ -184,6 +187,7 @@ impl<T> Drop for BorrowedSlice<T> {
         // SAFETY: taken once, here (R7).
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
         let stream = Arc::clone(slice.stream());
+        let _current = current(&stream);
         // Makes the stream wait for views that other streams used; frees nothing.
         slice.leak();
         let ended = match &self.end {
@@ -231,6 +235,7 @@ pub(crate) fn with_slice<T: Plain, R>(
     stream: &Arc<CudaStream>,
     call: impl FnOnce(&CudaSlice<T>) -> R,
 ) -> Result<R, Error> {
+    let _current = current(stream)?;
     // SAFETY: the tensor is borrowed until this value is dropped, which happens here (R2).
     let borrowed = unsafe { BorrowedSlice::new(tensor, stream) }?;
     Ok(call(&borrowed.slice))
@@ -243,9 +248,15 @@ pub(crate) fn with_view_mut<T: Plain, R>(
     call: impl FnOnce(CudaViewMut<'_, T>) -> R,
 ) -> Result<R, Error> {
     tensor.checked().check_exclusive()?;
+    let _current = current(stream)?;
     // SAFETY: as above.
     let mut borrowed = unsafe { BorrowedSlice::new(tensor, stream) }?;
     Ok(call(borrowed.slice.as_view_mut()))
+}
+
+/// Makes the context of a stream current for the calls of cudarc, which would leave it current.
+pub(crate) fn current(stream: &CudaStream) -> Result<Current, Error> {
+    Current::new(stream.context()).map_err(driver("making the device current"))
 }
 
 /// Adds the attempted operation to an error of the driver.
