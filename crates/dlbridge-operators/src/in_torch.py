@@ -50,7 +50,10 @@ def register_fake(name, function, library):
 
     try:
         entry = torch._library.simple_registry.singleton.find(name)
-        entry.fake_impl.register(function, "dlbridge-operators", lib=library)
+        # A first use that was interrupted may have registered it.
+        entry.fake_impl.register(
+            function, "dlbridge-operators", lib=library, allow_override=True
+        )
     except (AttributeError, TypeError):
         torch.library.register_fake(name, function, lib=library)
 
