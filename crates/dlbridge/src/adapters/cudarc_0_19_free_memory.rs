@@ -128,7 +128,7 @@ fn free_behind_all_work(parked: Parked) -> Option<Parked> {
 }
 
 /// Makes a stream wait for all work that is queued in its context now. Before CUDA 12.5 no event has that
-/// meaning, so the host waits.
+/// meaning, so the host waits. (`cuMemFree` does not wait for memory of a pool.)
 fn wait_for_all_work(stream: &CudaStream) -> Result<(), DriverError> {
     let context = stream.context();
     let Some(record) = context_event() else { return context.synchronize() };
