@@ -1,12 +1,13 @@
 """Runs the tests on a GPU with nothing but Python: `python gpus.py REPORT [PROGRAM ...]`.
 
-Each class of tests is a group. A group runs in a process of its own, because a test can end the process or its CUDA
-context; after a failure, another process runs the rest of the group. The programs are Rust test binaries whose tests
-for a GPU are ignored elsewhere. Prints each failure and each reason for a skipped test, then the table, which is also
-written to REPORT, and at last `N passed, N failed`. Ends with 1 after a failure, and with 3 where there is no GPU.
+Each class of tests is a group. A group runs in a process of its own, because a test can end the
+process or its CUDA context; after a failure, another process runs the rest of the group. The
+programs are Rust test binaries whose tests for a GPU are ignored elsewhere. Prints each failure and
+each reason for a skipped test, then the table, which is also written to REPORT, and at last
+`N passed, N failed`. Ends with 1 after a failure, and with 3 where there is no GPU.
 
-The tests are plain unittest, because a machine with a GPU need not have pytest. They share the functions here that
-find a GPU, and skip a test with the reason where there is none."""
+The tests are plain unittest, because a machine with a GPU need not have pytest. They share the
+functions here that find a GPU, and skip a test with the reason where there is none."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from types import ModuleType
 
 HERE = pathlib.Path(__file__).parent
 GROUP_SECONDS = int(os.environ.get("GPU_TESTS_SECONDS", "100"))
-"""Two rounds of groups fit into the 240 seconds of a run. A loaded machine without a GPU takes longer."""
+"""Two rounds of groups fit into the 240 seconds of a run. A loaded machine takes longer."""
 NO_GPU = 3
 FRAMEWORKS = ("torch", "jax", "cupy", "numba-cuda", "cuda-core", "apache-tvm-ffi", "numpy")
 
@@ -104,7 +105,7 @@ class Told(unittest.TestResult):
     """Writes each event as a line, so that the parent knows what a process did before it ended."""
 
     def tell(self, test: unittest.TestCase, outcome: str, why: str = "") -> None:
-        # A class that is skipped or fails in `setUpClass` has no test: its name stands in parentheses.
+        # A class that is skipped in `setUpClass` has no test: its name is in parentheses.
         print(json.dumps([test.id(), outcome, why]), flush=True)
 
     def startTest(self, test: unittest.TestCase) -> None:
@@ -276,9 +277,8 @@ def main(file: str, programs: list[str]) -> int:
     table = report(found)
     pathlib.Path(file).write_text(table, encoding="utf-8")
     print(f"\n{table}")
-    print(
-        f"{time.monotonic() - began:.0f} s; the longest group: {max(g.seconds for g in found):.0f} s"
-    )
+    longest = max(group.seconds for group in found)
+    print(f"{time.monotonic() - began:.0f} s; the longest group: {longest:.0f} s")
     reason = missing()
     if reason:
         print(f"no test ran on a GPU: {reason}")

@@ -1,5 +1,5 @@
-"""Arrays of PyTorch, CuPy, JAX and numba on a GPU into Rust and back, over the same memory; copies; results in memory
-of the caller's framework."""
+"""Arrays of PyTorch, CuPy, JAX and numba on a GPU into Rust and back, over the same memory;
+copies; results in memory of the caller's framework."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Work on one stream that is read on another (right values, and no stream waits for more than it must), captures of
-graphs, threads and forks."""
+"""Work on one stream that is read on another (right values, and no stream waits for more than it
+must), captures of graphs, threads and forks."""
 
 from __future__ import annotations
 
