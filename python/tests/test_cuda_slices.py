@@ -198,6 +198,14 @@ print("whole")
         )
         assert slices.output == "whole\n"
 
+    def test_a_drop_breaks_a_capture_that_nothing_names(self, slices):
+        """The page on GPUs says so: nothing tells dlbridge on which stream CuPy works."""
+        slices.run(
+            FREED + "held = [dlbridge.from_dlpack(example.filled(16, 7.0), stream=ours)]\n"
+            "capture(ours)\nheld.clear()\nprint(is_whole(ours))\n"
+        )
+        assert slices.output == "False\n"
+
     def test_a_forked_child_drops_what_it_inherited(self, slices):
         slices.run(
             FREED
@@ -227,3 +235,30 @@ class TestCapture:
             "print(is_whole(ours))\nend_capture(ours)\nprint(read(t, ours))\n"
         )
         assert slices.output == "True\n[7.0, 7.0, 7.0]\n"
+
+    def test_a_replay_reads_what_the_graph_writes(self, slices):
+        slices.run(
+            FREED
+            + """
+from fake_cuda import copy, fill, launch, synchronize
+y = example.filled(3, 0.0)
+y = dlbridge.from_dlpack(y, stream=ours)
+dlbridge.from_dlpack(x, stream=ours)
+synchronize(ours)
+capture(ours)
+fill(x.data_ptr, 0, 12, ours)
+t = dlbridge.from_dlpack(x, stream=ours)
+t.__dlpack__(stream=ours)
+copy(y.data_ptr, t.data_ptr, 12, ours)
+graph = end_capture(ours)
+print(read(t, ours), "recorded, and not yet run")
+for byte in 0x40, 0x41:
+    fill(x.data_ptr, byte, 12, ours)
+    fill(y.data_ptr, byte, 12, ours)
+    launch(graph, ours)
+    print(read(t, ours), read(y, ours))
+"""
+        )
+        first, *replays = slices.output.splitlines()
+        assert first == "[7.0, 7.0, 7.0] recorded, and not yet run"
+        assert replays == ["[0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"] * 2

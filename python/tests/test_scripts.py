@@ -7,6 +7,7 @@ by what it prints and how it ends, here and where a GPU is.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -158,6 +159,20 @@ def test_two_percent_more_is_reported_and_five_percent_fails(
     assert summary.exists() == is_reported
     with pytest.raises(SystemExit, match="found none of\nbare torch-in"):
         counts.compare({})
+
+
+def test_without_a_gpu_the_bench_of_operators_says_that_it_skips(benches, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    # By its path: the tests have a module of this name.
+    spec = importlib.util.spec_from_file_location("bench_operators", BENCHES / "operators.py")
+    operators = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(operators)
+    built = []
+    monkeypatch.setattr(operators, "build_for_cuda", lambda: built.append("for CUDA"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    reason = "skipped: built, but no GPU to run on: torch.cuda.is_available() is False"
+    assert benches.tables.aligned(operators.on_gpu()) == reason
+    assert built == ["for CUDA"]
 
 
 def test_every_path_is_measured_and_counted(benches):
