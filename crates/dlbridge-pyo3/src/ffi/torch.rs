@@ -20,12 +20,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use super::class::{is_immutable, is_named, mro_of};
 use super::published::Published;
-use crate::Result;
 use crate::error::unless_refused;
 use crate::interpreter::head::Head;
 use crate::interpreter::imported_module;
 use crate::release::Owner;
+use crate::{Error, Result};
 
 /// Where the values of an object are.
 pub(crate) enum Values {
@@ -105,8 +106,8 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         // SAFETY: the handle of a tensor of PyTorch (the duty of the caller of `new`; F5).
         let Some(descriptor) = (unsafe { shim.read(handle) }) else { return Ok(None) };
         // SAFETY: the same.
-        if unsafe { functions.mark(handle, TypeCode(descriptor.dtype.code.0)) }.is_some() {
-            return Ok(None);
+        if let Some(why) = unsafe { functions.mark(handle, TypeCode(descriptor.dtype.code.0)) } {
+            return Err(Error::buffer(why));
         }
         let owner = Owner::new(self.0.to_owned().unbind());
         // SAFETY: the object keeps the memory that it describes (T3), as long as no code moves it (T12). PyTorch's own
@@ -124,6 +125,17 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         let tensor = unsafe { handle.cast::<*const c_void>().read() };
         // SAFETY: the same.
         Some(unsafe { ask(tensor) })
+    }
+
+    /// Where the values are of which the table described the memory. Whatever the address, it may be an offset to null: a
+    /// part of zeros without memory.
+    pub(crate) fn values(self, code: TypeCode) -> Values {
+        let Some((functions, handle)) = self.functions() else { return Values::Unknown };
+        // SAFETY: the handle of a tensor of PyTorch (the duty of the caller of `new`; F5).
+        match unsafe { functions.mark(handle, code) } {
+            Some(why) => Values::Elsewhere(why),
+            None => Values::InMemory,
+        }
     }
 }
 
@@ -149,19 +161,14 @@ impl Functions {
     }
 }
 
-/// Where the values of an object are that its table described. Whatever the address, it may be an
-/// offset to null: a part of zeros without memory.
+/// Where the values of an object are that its table described. A table says nothing of the object: another class may
+/// publish that of PyTorch, and PyTorch's class that of another one.
 #[inline(always)]
 pub(crate) fn values(published: Published<'_, '_>, code: TypeCode) -> Values {
-    if !ptr::eq(TABLE.load(Ordering::Acquire), published.table()) {
-        return if may_be_conjugated(code) { Values::Unknown } else { Values::InMemory };
-    }
-    let Some(functions) = FUNCTIONS.get() else { return Values::Unknown };
-    let handle = published.object().as_ptr().wrapping_byte_add(functions.offset);
-    // SAFETY: PyTorch's own table described the object, so it is a tensor of PyTorch (F5).
-    match unsafe { functions.mark(handle.cast(), code) } {
-        Some(why) => Values::Elsewhere(why),
-        None => Values::InMemory,
+    if may_be_conjugated(code) || ptr::eq(TABLE.load(Ordering::Acquire), published.table()) {
+        Values::Unknown
+    } else {
+        Values::InMemory
     }
 }
 
@@ -173,10 +180,25 @@ pub(crate) enum Class {
     Torch,
     /// `torch.Tensor`, of a PyTorch whose functions are known.
     Known,
+    /// `torch.Tensor`, with another table than it had at the first sight.
+    Replaced,
 }
 
-/// Whether a class is PyTorch's tensor class. Its table is then `table`, whose objects are not imported
-/// before this returns.
+/// `torch.Tensor`, if a type derives from it: the class that derives from PyTorch's class in C. No class in Python is
+/// immutable, so none has this layout but by deriving from it.
+pub(crate) fn tensor_class<'py>(kind: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyType>>> {
+    let mut derived = None;
+    for class in mro_of(kind)? {
+        if is_immutable(&class) && is_named(&class, |module| module == "torch._C", "TensorBase")? {
+            return Ok(derived);
+        }
+        derived = Some(class);
+    }
+    Ok(None)
+}
+
+/// Whether a class is PyTorch's tensor class, not one that stands in its place in the module. Its table is then `table`,
+/// whose objects are not imported before this returns.
 #[cold]
 pub(crate) fn prepare(
     class: &Bound<'_, PyType>,
@@ -187,8 +209,7 @@ pub(crate) fn prepare(
     let Some(torch) = unless_refused(py, imported_module(name))?.flatten() else {
         return Ok(Class::Other);
     };
-    let tensor = unless_refused(py, torch.getattr(intern!(py, "Tensor")))?;
-    if !tensor.is_some_and(|tensor| tensor.is(class)) {
+    if !is_tensor_class(class)? {
         return Ok(Class::Other);
     }
     if TABLE.load(Ordering::Acquire).is_null() {
@@ -198,8 +219,14 @@ pub(crate) fn prepare(
         }
         TABLE.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
     }
-    let is_known = FUNCTIONS.get().is_some() && ptr::eq(TABLE.load(Ordering::Acquire), table);
-    Ok(if is_known { Class::Known } else { Class::Torch })
+    if !ptr::eq(TABLE.load(Ordering::Acquire), table) {
+        return Ok(Class::Replaced);
+    }
+    Ok(if FUNCTIONS.get().is_some() { Class::Known } else { Class::Torch })
+}
+
+fn is_tensor_class(kind: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(tensor_class(kind)?.is_some_and(|tensor| tensor.is(kind)))
 }
 
 impl Functions {
@@ -218,11 +245,14 @@ impl Functions {
             (plain, [false; 3]),
         ];
         for (sample, _) in &samples {
-            let size: usize = sample.get_type().getattr("__basicsize__")?.extract()?;
+            // A mode of the program may have answered with something else, such as a fake tensor.
+            if !is_tensor_class(&sample.get_type())? {
+                return Ok(None);
+            }
             let place = head.fields::<usize>(sample.as_ptr());
             let tensor: usize = sample.getattr("_cdata")?.extract()?;
-            // SAFETY: within the object, whose size was asked for (F5).
-            if size < head.size() + size_of::<usize>() || unsafe { place.read() } != tensor {
+            // SAFETY: within the object, which is a tensor of PyTorch (F5).
+            if unsafe { place.read() } != tensor {
                 return Ok(None);
             }
         }
@@ -416,6 +446,9 @@ impl Libraries {
         };
         let leaf = zeros(torch)?.call_method1("requires_grad_", (true,))?;
         for (sample, expected) in [(&zeros(torch)?, false), (&leaf, true)] {
+            if !is_tensor_class(&sample.get_type())? {
+                return Ok(None);
+            }
             let place = head.fields::<*const c_void>(sample.as_ptr());
             // SAFETY: the place of an `at::Tensor`, as in the samples of `Functions::find` (F5).
             let tensor = unsafe { place.read() };

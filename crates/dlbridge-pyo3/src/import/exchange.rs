@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::protocol::table::{CONJUGATED, NEGATED, ZEROS};
 use dlbridge::sys::DLPackExchangeAPI;
-use dlbridge::{Device, Tensor};
+use dlbridge::{Device, Tensor, TypeCode};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -32,12 +32,21 @@ use crate::{Error, Result};
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called.
 #[inline(always)]
 pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Tensor>> {
+    import_with_values(published, |code| values(published, code))
+}
+
+/// As [`import_by_table`], if the function says that the memory that the table described has the values.
+#[inline(always)]
+fn import_with_values(
+    published: Published<'_, '_>,
+    values: impl FnOnce(TypeCode) -> Values,
+) -> Result<Option<Tensor>> {
     let Some(gives) = published.gives() else { return Ok(None) };
     if is_expected_to_fail(published)? {
         return Ok(None);
     }
     let Some(tensor) = take(published, &gives)? else { return Ok(None) };
-    match values(published, tensor.dtype().code) {
+    match values(tensor.dtype().code) {
         Values::InMemory => Ok(Some(tensor)),
         Values::Elsewhere(why) => Err(Error::buffer(why)),
         Values::Unknown => {
@@ -60,7 +69,7 @@ pub(super) fn import_torch(torch: TorchTensor<'_, '_>) -> Result<Option<Tensor>>
 #[cold]
 #[inline(never)]
 fn import_torch_by_table(torch: TorchTensor<'_, '_>) -> Result<Option<Tensor>> {
-    import_by_table(torch.published())
+    import_with_values(torch.published(), |code| torch.values(code))
 }
 
 #[inline(always)]

@@ -36,7 +36,7 @@ pub(crate) enum Path<'a, 'py> {
     Masked,
     /// Another class derived from `numpy.ndarray`: by `__dlpack__`, if its elements have bytes.
     NumPySubclass,
-    /// A class derived from `torch.Tensor` with a hook of its own, which may have no memory: by
+    /// `torch.Tensor` without its table, or a class derived from it with a hook of its own, which may have no memory: by
     /// `__dlpack__`, if its memory holds its values.
     TorchSubclass,
     /// `dlbridge.Tensor` of this library: another handle of the tensor inside.
@@ -112,6 +112,9 @@ pub(super) fn find<'py>(
     let Some(publisher) = publisher else {
         let path = if any(&mro_of(kind)?, |class| is_named(class, |it| it == "numpy", "ndarray"))? {
             Some(TypePath::NumPySubclass)
+        } else if let Some(tensor) = torch::tensor_class(kind)? {
+            // Of a PyTorch without a table.
+            has_same(METHOD, kind, &tensor)?.then_some(TypePath::TorchSubclass)
         } else {
             has_only_a_buffer(kind)?.then_some(TypePath::Buffer)
         };
@@ -155,14 +158,15 @@ fn by_table(
     let goes_by_the_table = may_use_table && goes_by_the_table_of(kind, publisher)?;
     let Some(table) = published::find(kind)? else { return Ok(None) };
     let class = torch::prepare(publisher, table)?;
-    if class != Class::Other && !(goes_by_the_table && has_same(DISPATCH, kind, publisher)?) {
+    let may_be_read = goes_by_the_table && class != Class::Replaced;
+    if class != Class::Other && !(may_be_read && has_same(DISPATCH, kind, publisher)?) {
         return Ok(has_same(METHOD, kind, publisher)?.then_some(TypePath::TorchSubclass));
     }
     let is_own = kind.is(TensorObject::type_object(kind.py()));
     let path = match class {
         _ if is_own => TypePath::Own,
         Class::Known => TypePath::Torch,
-        Class::Other | Class::Torch => TypePath::Table(table),
+        _ => TypePath::Table(table),
     };
     Ok(goes_by_the_table.then_some(path))
 }
