@@ -10,7 +10,8 @@ mod my_extension {
     /// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
     #[pyfunction]
     fn norm(x: PyTensorOf<f32, 1>) -> f32 {
-        x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+        let sums: [f32; 16] = x.view().fold_lanes(0.0, |sum, value| sum + value * value);
+        sums.iter().sum::<f32>().sqrt()
     }
 
     /// A new array of the type of `x`: `factor` times its values, without a gradient.

@@ -20,13 +20,15 @@ use image::Image;
 /// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
 #[pyfunction]
 fn norm(x: PyTensorOf<f32, 1>) -> f32 {
-    x.view().iter().map(|value| value * value).sum::<f32>().sqrt()
+    let sums: [f32; 16] = x.view().fold_lanes(0.0, |sum, value| sum + value * value);
+    sums.iter().sum::<f32>().sqrt()
 }
 
 /// Divides a vector by its length, in place.
 #[pyfunction]
 fn normalise(mut x: PyTensorMut<f32, 1>) {
-    let norm = x.view().iter().map(|value| value * value).sum::<f32>().sqrt();
+    let sums: [f32; 16] = x.view().fold_lanes(0.0, |sum, value| sum + value * value);
+    let norm = sums.iter().sum::<f32>().sqrt();
     x.view_mut().map_inplace(|value| value / norm);
 }
 

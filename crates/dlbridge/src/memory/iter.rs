@@ -18,7 +18,8 @@ const LONG: usize = 16;
 /// Over contiguous elements, a `for` loop, `fold` and the methods built on it (`sum`, `for_each`, ...)
 /// compile to the loop of a slice. `collect`, and sums over
 /// a `zip`, do so for the standard library's own iterators only: [`View::map`](crate::View::map)
-/// and [`View::as_cells`](crate::View::as_cells) stand in for them.
+/// and [`View::as_cells`](crate::View::as_cells) stand in for them. A sum of floats is in order;
+/// [`View::fold_lanes`](crate::View::fold_lanes) is faster.
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
     /// The base of the offsets of runs.

@@ -83,6 +83,10 @@ fn every_reader_returns_the_elements_in_row_major_order() {
             all
         });
         assert_eq!(folded, wanted, "{what}: fold");
+        let mix = |mixed: i64, value: i64| mixed * 3 % 1_000_003 + value;
+        let lane =
+            |at| wanted.iter().skip(at).step_by(3).fold(7, |mixed, &value| mix(mixed, value));
+        assert_eq!(view.fold_lanes(7, mix), [0, 1, 2].map(lane), "{what}: fold_lanes");
         let got = indices(shape).iter().map(|index| view.get(index)).collect::<Option<Vec<_>>>();
         assert_eq!(got, Some(wanted.clone()), "{what}: get");
         let contiguous = tensor.to_contiguous().expect("host");
