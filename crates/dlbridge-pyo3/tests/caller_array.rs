@@ -228,8 +228,39 @@ fn what_would_lose_its_kind_is_refused() {
         assert!(refused(c"[[1]]").to_string().contains("expected uint8[?] on the host"));
         assert!(refused(c"[[1], [2, 3]]").is_instance_of::<PyValueError>(py));
         let text = refused(c"['abc']").to_string();
-        assert!(text.ends_with("found list, which NumPy reads as str96; pass numbers"), "{text}");
+        assert!(text.ends_with("found str at index [0] of the list; pass numbers"), "{text}");
         assert!(refused(c"None").is_instance_of::<PyTypeError>(py));
+    });
+}
+
+/// The errors named the dtype of the whole list, so that the caller had to look for the item.
+#[test]
+fn a_bad_item_of_a_list_is_named_with_its_index() {
+    Python::attach(|py| {
+        for (source, expected) in [
+            (
+                c"[[1, 2], [3, None]]",
+                "expected uint8, found NoneType at index [1, 1] of the list; pass numbers",
+            ),
+            (
+                c"(1.5, 'x', 'y')",
+                "expected uint8, found str at index [1] of the tuple; pass numbers",
+            ),
+            (c"[1, {}]", "expected uint8, found dict at index [1] of the list; pass numbers"),
+            (
+                c"[1, 2**70]",
+                "expected uint8, found list, which NumPy reads as object; pass numbers",
+            ),
+            (
+                c"np.array([1, None])",
+                "expected uint8, found ndarray, which NumPy reads as object; pass numbers",
+            ),
+            (c"[[1, 2], [255, 256]]", "expected numbers within uint8, found 256 at index [1, 1]"),
+            (c"np.int64(-1)", "expected numbers within uint8, found -1"),
+        ] {
+            let error = PyErr::from(value(py, source).extract::<PyTensorLike<u8>>().unwrap_err());
+            assert!(error.to_string().ends_with(expected), "{source:?}: {error}");
+        }
     });
 }
 

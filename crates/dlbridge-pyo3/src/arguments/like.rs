@@ -7,6 +7,7 @@ use std::ops::Deref;
 use dlbridge::{Element, Tensor, TypeCode};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyList, PyTuple};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Conversion, error_of, is_refusal, unless_refused};
@@ -105,10 +106,17 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
     if !(are_integers || is_empty) {
         let fits = numpy.call_method1(intern!(py, "can_cast"), (found, &wanted, "same_kind"))?;
         if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {
-            return Err(Error::from(error_of::<PyTypeError>(format!(
-                "expected {wanted}, found {}, which NumPy reads as {name}; pass numbers",
-                object.get_type().name()?,
-            ))));
+            let list = object.get_type().name()?;
+            let message = match no_number(object, &asarray)? {
+                Some((index, item)) => format!(
+                    "expected {wanted}, found {} at index {index:?} of the {list}; pass numbers",
+                    item.get_type().name()?,
+                ),
+                None => format!(
+                    "expected {wanted}, found {list}, which NumPy reads as {name}; pass numbers"
+                ),
+            };
+            return Err(Error::from(error_of::<PyTypeError>(message)));
         }
         if !fits.is_truthy()? {
             let found = array.attribute(intern!(py, "dtype"))?.extract::<PyDType>();
@@ -123,11 +131,47 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
     }
     let converted = asarray.call1((&array, &wanted))?;
     if are_integers {
-        let is_same = numpy.call_method1(intern!(py, "array_equal"), (&array, &converted))?;
-        if !is_same.is_truthy()? {
-            let message = format!("expected numbers within {wanted}, found others in {name}");
+        let differs = numpy.call_method1(intern!(py, "not_equal"), (&array, &converted))?;
+        if differs.call_method0(intern!(py, "any"))?.is_truthy()? {
+            let at: usize = differs.call_method0(intern!(py, "argmax"))?.extract()?;
+            let (index, value) = element(&array, at)?;
+            let at = if index.is_empty() { String::new() } else { format!(" at index {index:?}") };
+            let message = format!("expected numbers within {wanted}, found {value}{at}");
             return Err(Error::from(error_of::<PyOverflowError>(message)));
         }
     }
     import_tensor(converted.as_borrowed())
+}
+
+/// The index and the value of an element of a NumPy array, by its number in row-major order.
+fn element<'py>(array: &Bound<'py, PyAny>, at: usize) -> Result<(Vec<usize>, Bound<'py, PyAny>)> {
+    let py = array.py();
+    let mut index: Vec<usize> = array.attribute(intern!(py, "shape"))?.extract()?;
+    let mut rest = at;
+    for extent in index.iter_mut().rev() {
+        (*extent, rest) = (rest % *extent, rest / *extent);
+    }
+    Ok((index, array.attribute(intern!(py, "flat"))?.get_item(at)?))
+}
+
+/// The first item of a list or tuple, with its index, that is no number. `None` for another object, and if NumPy has no
+/// dtype for an int.
+fn no_number<'py>(
+    object: Borrowed<'_, 'py, PyAny>,
+    asarray: &Bound<'py, PyAny>,
+) -> Result<Option<(Vec<usize>, Bound<'py, PyAny>)>> {
+    let py = object.py();
+    if !(object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>()) {
+        return Ok(None);
+    }
+    let objects = asarray.call1((object, intern!(py, "O")))?;
+    for (at, item) in objects.attribute(intern!(py, "flat"))?.try_iter()?.enumerate() {
+        let dtype = asarray.call1((item?,))?.attribute(intern!(py, "dtype"))?;
+        let kind: String = dtype.attribute(intern!(py, "kind"))?.extract()?;
+        if !matches!(&*kind, "b" | "i" | "u" | "f" | "c") {
+            let found = element(&objects, at)?;
+            return Ok(Some(found).filter(|(_, item)| !item.is_instance_of::<PyInt>()));
+        }
+    }
+    Ok(None)
 }
