@@ -267,6 +267,20 @@ def test_a_tensor_without_plain_memory_is_refused(what, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_lazily_negated_tensor_is_refused_with_a_stream():
+    """A class with a hook was asked for its memory without a question for its values."""
+
+    class OnDevice(Logged):
+        def __dlpack_device__(self):
+            # As if its memory were CUDA's, so that it is told of the stream.
+            return (2, 0)
+
+    plain = torch.ones(2).as_subclass(OnDevice)
+    assert dlbridge.from_dlpack(plain, stream=-1).tolist() == [1.0, 1.0]
+    with pytest.raises(BufferError, match="resolve_neg"):
+        dlbridge.from_dlpack(torch._neg_view(plain), stream=-1)
+
+
 def test_a_tensor_of_a_transform_is_refused():
     with pytest.raises(TypeError, match=r"torch\.vmap"):
         torch.vmap(lambda x: dlbridge.from_dlpack(x))(torch.zeros(2, 3))

@@ -116,9 +116,11 @@ fn order(published: Published<'_, '_>, device: Device, stream: Stream) -> Result
 fn ask_on_stream(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
     let Some(device) = device_of(object)? else { return import_made(object, stream) };
     let Some(number) = stream.number_on(device)? else { return import_shared(object) };
-    // JAX takes -1 for the address of a stream.
-    if stream == Stream::NO_SYNC && matches!(path_of(object)?, Some(Path::Jax)) {
-        return import_shared(object);
+    match path_of(object)? {
+        // JAX takes -1 for the address of a stream.
+        Some(Path::Jax) if stream == Stream::NO_SYNC => return import_shared(object),
+        Some(Path::TorchSubclass) => advice::refuse_without_values(object)?,
+        _ => {}
     }
     let answer = dlpack::ask(object, Keywords { stream: Some(number), ..Keywords::SHARED })
         .map_err(|failure| failure.exception)?;
