@@ -4,6 +4,7 @@ coroutine that leaves a release and comes back when the releases around it have 
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import subprocess
 import sys
@@ -283,6 +284,32 @@ def test_a_list_is_interrupted(interrupted):
 
 def test_a_list_of_short_lists_is_interrupted(interrupted):
     interrupted(strided((2,) * 30, (0,) * 30).tolist)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer")
+def test_a_handler_finds_no_list_before_it_is_full():
+    """A handler runs while a long list is filled: an item that is not there yet ended the process."""
+    count, calls, found = (1 << 22) + 7, [], []
+
+    def look(*_):
+        calls.append(None)
+        found.extend(x for x in gc.get_objects() if type(x) is list and len(x) == count)
+
+    tensor = dlbridge.from_dlpack(np.zeros(count))
+    before = signal.signal(signal.SIGALRM, look)
+    try:
+        for _ in range(20):
+            # Once for each list: the look takes longer than a list.
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            full = tensor.tolist()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if calls:
+                break
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (calls != [], found) == (True, [])
+    assert gc.is_tracked(full) and len(full) == count
 
 
 class Memory(bytearray):

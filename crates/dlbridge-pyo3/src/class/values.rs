@@ -7,16 +7,14 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::error_of;
-use crate::ffi::elements::{Bfloat, Complex, Float8, Half, list_of_numbers};
-use crate::interpreter::made::{self, Made};
+use crate::ffi::elements::{Bfloat, Complex, Float8, Half, list_of};
+use crate::interpreter::made::Made;
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
 const MANY: usize = 1000;
 /// How many of them at each end of an axis.
 const EDGE: usize = 3;
-/// The number of elements between two looks at signals.
-const BETWEEN_SIGNALS: usize = 1 << 16;
 /// How long a line is.
 const LINE: usize = 75;
 
@@ -24,6 +22,7 @@ const LINE: usize = 75;
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     Signed(i64),
+    /// Of 64 bits.
     Unsigned(u64),
     Single(f32),
     Double(f64),
@@ -96,9 +95,9 @@ values! {
     i16, |value| Number::Signed(value.into());
     i32, |value| Number::Signed(value.into());
     i64, |value| Number::Signed(value);
-    u8, |value| Number::Unsigned(value.into());
-    u16, |value| Number::Unsigned(value.into());
-    u32, |value| Number::Unsigned(value.into());
+    u8, |value| Number::Signed(value.into());
+    u16, |value| Number::Signed(value.into());
+    u32, |value| Number::Signed(value.into());
     u64, |value| Number::Unsigned(value);
     f32, |value| Number::Single(value);
     f64, |value| Number::Double(value);
@@ -139,12 +138,25 @@ macro_rules! with_value {
     };
 }
 
-/// The elements as nested lists; of a tensor of rank 0, its number.
+/// The elements as nested lists; of a tensor of rank 0, its number. Each element type has a loop of its own.
 pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     with_value!(tensor, |T| {
         let view = tensor.view::<T>()?;
-        Ok(list(py, view.shape(), &mut view.iter().map(T::number))?)
+        let mut values = view.iter();
+        let mut next = || values.next().expect("as many as the shape says").number().to_python(py);
+        let Some((&extent, outer)) = view.shape().split_last() else { return Ok(next()?) };
+        Ok(list(py, outer, &mut || list_of(py, extent as usize, &mut next))?)
     }, _ => Err(no_numbers(tensor)))
+}
+
+/// A list for each index of the outer axes, of rows.
+fn list<'py>(
+    py: Python<'py>,
+    outer: &[i64],
+    row: &mut dyn FnMut() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some((&extent, inner)) = outer.split_first() else { return row() };
+    list_of(py, extent as usize, || list(py, inner, row))
 }
 
 /// The number of a tensor of one element.
@@ -188,33 +200,6 @@ fn no_numbers(tensor: &Tensor) -> Error {
     };
     let message = format!("dtype: expected one that Python has numbers for, found {dtype}; {help}");
     error_of::<PyTypeError>(message).into()
-}
-
-/// A list, whose memory is requested beforehand: a broadcast tensor has any number of elements, and a
-/// vector that cannot grow ends the process.
-fn list<'py>(
-    py: Python<'py>,
-    shape: &[i64],
-    values: &mut dyn Iterator<Item = Number>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let mut number = || values.next().expect("as many as the shape says").to_python(py);
-    let Some((&extent, inner)) = shape.split_first() else { return number() };
-    let extent = extent as usize;
-    if inner.is_empty() && extent <= BETWEEN_SIGNALS {
-        py.check_signals()?;
-        return list_of_numbers(py, extent, number);
-    }
-    let (mut items, size) = (Vec::new(), extent.saturating_mul(size_of::<Py<PyAny>>()));
-    let reserved = items.try_reserve_exact(extent);
-    reserved.map_err(|_| Error::from(dlbridge::Error::OutOfMemory { size }))?;
-    for index in 0..extent {
-        // An interrupt ends a list that takes long.
-        if index % BETWEEN_SIGNALS == 0 {
-            py.check_signals()?;
-        }
-        items.push(list(py, inner, values)?);
-    }
-    Ok(made::list(py, items)?.into_any())
 }
 
 /// The elements as text, the inner ones left out where there are many. `None` if they cannot be read.

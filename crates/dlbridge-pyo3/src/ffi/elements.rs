@@ -67,28 +67,42 @@ pub(crate) fn to_bytes<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'p
     Ok(bytes.cast_into().map_err(PyErr::from)?)
 }
 
-/// A list of numbers, which `number` makes without running Python code: such code could find the
-/// list in the garbage collector before it is full.
+/// The number of items of a list between two looks at signals.
+const BETWEEN_SIGNALS: usize = 1 << 16;
+
+/// A list of objects, which `object` makes. The garbage collector does not have it before it is full, since Python code,
+/// such as a handler of a signal, would find places without an object in it.
 ///
 /// # Errors
 ///
-/// A `MemoryError`, where PyO3 panics.
-pub(crate) fn list_of_numbers<'py>(
+/// A `MemoryError`, where PyO3 panics, and the exception of a handler, which ends a list that takes long.
+pub(crate) fn list_of<'py>(
     py: Python<'py>,
     count: usize,
-    mut number: impl FnMut() -> PyResult<Bound<'py, PyAny>>,
+    mut object: impl FnMut() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: attached (F1).
     let list = unsafe { ffi::PyList_New(count as ffi::Py_ssize_t) };
     // SAFETY: a new reference, or null with an exception set (F3).
-    let list = unsafe { Bound::from_owned_ptr_or_err(py, list) }?;
+    let list = unsafe { Bound::from_owned_ptr_or_err(py, list) }.map_err(|_| {
+        // A broadcast tensor has any number of elements.
+        let size = count.saturating_mul(size_of::<Py<PyAny>>());
+        Error::from(dlbridge::Error::OutOfMemory { size })
+    })?;
+    // SAFETY: attached, and an object of a class with the collector (F1).
+    unsafe { ffi::PyObject_GC_UnTrack(list.as_ptr().cast()) };
     for index in 0..count {
-        let number = number()?.into_ptr();
+        if index % BETWEEN_SIGNALS == 0 {
+            py.check_signals()?;
+        }
+        let object = object()?.into_ptr();
         // SAFETY: attached, a list, and a reference that it takes (F1, F3).
-        if unsafe { ffi::PyList_SetItem(list.as_ptr(), index as ffi::Py_ssize_t, number) } != 0 {
+        if unsafe { ffi::PyList_SetItem(list.as_ptr(), index as ffi::Py_ssize_t, object) } != 0 {
             return Err(PyErr::fetch(py));
         }
     }
+    // SAFETY: attached, and an object that the collector does not have (F1).
+    unsafe { ffi::PyObject_GC_Track(list.as_ptr().cast()) };
     Ok(list)
 }
 

@@ -1,7 +1,7 @@
 //! Python objects of Rust's values. PyO3's own conversions panic where Python has no memory; these raise its
 //! `MemoryError`.
 
-use std::ffi::{c_double, c_int, c_longlong};
+use std::ffi::{c_double, c_int, c_long, c_longlong};
 
 use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
@@ -36,8 +36,15 @@ macro_rules! made {
 }
 
 made! {
-    i64, |value| ffi::PyLong_FromLongLong(value as c_longlong);
-    u64, |value| ffi::PyLong_FromUnsignedLongLong(value);
+    // Python makes an int of a `long` in fewer instructions. On Windows, it has 32 bits.
+    i64, |value| match size_of::<c_long>() {
+        8 => ffi::PyLong_FromLong(value as c_long),
+        _ => ffi::PyLong_FromLongLong(value as c_longlong),
+    };
+    u64, |value| match c_long::try_from(value) {
+        Ok(long) => ffi::PyLong_FromLong(long),
+        Err(_) => ffi::PyLong_FromUnsignedLongLong(value),
+    };
     u32, |value| ffi::PyLong_FromUnsignedLongLong(value.into());
     usize, |value| ffi::PyLong_FromSize_t(value);
     c_double, |value| ffi::PyFloat_FromDouble(value);
@@ -116,22 +123,6 @@ where
 /// The result of setting an item. Python refuses to set one in a tuple that other code has a reference to by then.
 fn set(py: Python<'_>, status: c_int) -> PyResult<()> {
     if status == 0 { Ok(()) } else { Err(PyErr::fetch(py)) }
-}
-
-/// A list of objects.
-#[cfg(feature = "tensor-methods")]
-pub(crate) fn list<'py>(
-    py: Python<'py>,
-    objects: Vec<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, pyo3::types::PyList>> {
-    // SAFETY: attached (F1).
-    let made = owned(py, unsafe { ffi::PyList_New(objects.len() as Py_ssize_t) })?;
-    for (at, object) in objects.into_iter().enumerate() {
-        let object = object.into_ptr();
-        // SAFETY: a new list, a place in it, and a reference that is given up (F1, F3).
-        set(py, unsafe { ffi::PyList_SetItem(made.as_ptr(), at as Py_ssize_t, object) })?;
-    }
-    Ok(made.cast_into()?)
 }
 
 /// A dict with text as its keys.
