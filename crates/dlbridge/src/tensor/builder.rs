@@ -132,6 +132,17 @@ impl<O: Send + 'static> Builder<O> {
     /// Exports the mutable slice of the owner: writable, of class
     /// [`Exclusive`](crate::Access::Exclusive).
     ///
+    /// `bool` is not [`Plain`], because the owner could read a byte that a consumer wrote and that is no `bool`. A
+    /// `Vec<bool>` reads none: it is exported by `From`, and gets its shape by [`reshape`](crate::Parts::reshape).
+    ///
+    /// ```
+    /// use dlbridge::{Parts, Tensor};
+    ///
+    /// let mask = Tensor::from(vec![true, false, true, true]).reshape(&[2, 2])?;
+    /// assert_eq!(mask.view::<bool>()?.get(&[0, 1]), Some(false));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`OutOfBounds`](Error::OutOfBounds) if the shape, strides or offset reach past the
