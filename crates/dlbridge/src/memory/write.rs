@@ -95,6 +95,19 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
+    /// The rows, no two of which have an element in common, so that they may live at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overlapping`] where two indices may reach one element.
+    pub(crate) fn rows(
+        &mut self,
+    ) -> Result<impl ExactSizeIterator<Item = ElementsMut<'_, T>>, Error> {
+        let elements = self.elements();
+        elements.checked().check_disjoint()?;
+        Ok(RowElements::new(elements, 1).map(|row| ElementsMut::over(Described::Whole(row))))
+    }
+
     fn part_of(part: Borrowed<'a>) -> Self {
         Self::over(Described::Part(Box::new(part)))
     }

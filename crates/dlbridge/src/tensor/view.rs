@@ -359,6 +359,40 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.0.for_each_row(|row| function(ViewMut(row)));
     }
 
+    /// The rows, the elements along the last axis, in row-major order of the other axes.
+    ///
+    /// ```
+    /// use dlbridge::{Parts, Tensor};
+    ///
+    /// let mut table = Tensor::from([1, 2, 3, 4]).reshape(&[2, 2])?;
+    /// let factors = [10, 100];
+    /// for (mut row, factor) in table.view_mut::<i32>()?.rows_mut()?.zip(factors) {
+    ///     row.map_inplace(|x| x * factor);
+    /// }
+    /// assert_eq!(table.as_slice::<i32>()?, [10, 20, 300, 400]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// The view is borrowed while there are rows of it:
+    ///
+    /// ```compile_fail,E0499
+    /// # use dlbridge::Tensor;
+    /// # let mut tensor = Tensor::from([1, 2, 3]);
+    /// let mut view = tensor.view_mut::<i32>()?;
+    /// let rows = view.rows_mut()?;
+    /// view.fill(1);
+    /// rows.for_each(|mut row| row.fill(0));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Overlapping`](Error::Overlapping) if two indices may reach one element; [`for_each_row`](Self::for_each_row)
+    /// takes such views as well.
+    pub fn rows_mut(&mut self) -> Result<impl ExactSizeIterator<Item = ViewMut<'_, T>>, Error> {
+        Ok(self.0.rows()?.map(ViewMut))
+    }
+
     /// Writes the element at an index.
     ///
     /// # Errors

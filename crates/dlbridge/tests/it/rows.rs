@@ -3,7 +3,7 @@
 
 use crate::common::{indices, other_rank};
 use crate::prop_parts::{exact, layouts};
-use dlbridge::{DType, Error, ErrorKind, Parts, Tensor, View, match_dtype};
+use dlbridge::{DType, Error, ErrorKind, Parts, Tensor, View, ViewMut, layout, match_dtype};
 use proptest::prelude::*;
 
 fn view(tensor: &Tensor) -> View<'_, i64> {
@@ -45,6 +45,30 @@ proptest! {
         tensor.view_mut::<i64>().expect("exclusive").for_each_row(|mut row| row.map_inplace(|_| count()));
         let numbers: Vec<i64> = (1..).take(other.len()).collect();
         other.view_mut::<i64>().expect("exclusive").copy_from_slice(&numbers).expect("as many");
+        let [found, wanted] = [tensor, other].map(|tensor| tensor.into_owner::<Vec<i64>>().expect("a vector"));
+        prop_assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn rows_that_live_together_have_no_element_in_common((shape, strides) in layouts()) {
+        let (mut tensor, mut other) = (exact(&shape, &strides), exact(&shape, &strides));
+        let may_overlap = layout::may_overlap(tensor.shape(), tensor.strides());
+        match tensor.view_mut::<i64>().expect("exclusive").rows_mut() {
+            Ok(rows) => {
+                prop_assert!(!may_overlap);
+                let mut rows: Vec<_> = rows.collect();
+                for (number, row) in rows.iter_mut().enumerate().rev() {
+                    row.fill(number as i64);
+                }
+            }
+            Err(error) => {
+                prop_assert!(may_overlap && error == Error::Overlapping);
+                return Ok(());
+            }
+        }
+        let mut number = 0..;
+        let fill = |mut row: ViewMut<'_, i64>| row.fill(number.next().expect("endless"));
+        other.view_mut::<i64>().expect("exclusive").for_each_row(fill);
         let [found, wanted] = [tensor, other].map(|tensor| tensor.into_owner::<Vec<i64>>().expect("a vector"));
         prop_assert_eq!(found, wanted);
     }
