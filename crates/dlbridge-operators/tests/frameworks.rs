@@ -36,6 +36,22 @@ operator! {
 }
 
 operator! {
+    /// Copies a tensor.
+    fn keeps(x: View<f32>, out: ViewMut<f32>) -> Result<(), dlbridge::Error>
+    as "(...)->(...)", backward = lacks {
+        out.copy_from_slice(&x.to_vec())
+    }
+}
+
+operator! {
+    /// Fails as a function of PyTorch does for which there is no memory.
+    fn lacks(_gradient: View<f32>, _x: View<f32>, _out: ViewMut<f32>) -> Result<(), &'static str>
+    as "(...),(...)->(...)" {
+        Err("CUDA out of memory. Tried to allocate 4.00 TiB.")
+    }
+}
+
+operator! {
     /// The squared distance of each row of `a` to each row of `b`.
     fn distances<T: f32 | f64>(a: View<T>, b: View<T>, out: ViewMut<T>) -> Result<(), dlbridge::Error>
     as "(n,d),(m,d)->(n,m)", backward = distances_backward {
@@ -320,6 +336,8 @@ fn check(program: &'static str, module: &'static str) {
         // PyTorch has one operator of a name.
         let name = if module == "torch" { "my_operators" } else { &format!("my_{module}") };
         let operators = PyModule::new(py, name).expect("a module");
+        operators.add_operator(keeps).expect("added");
+        operators.add_operator(lacks).expect("added");
         operators.add_operator(scale).expect("added");
         operators.add_operator(scale_backward).expect("added");
         operators.add_operator(distances).expect("added");

@@ -3,10 +3,12 @@
 
 import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 
+is_new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)
 compiler = shutil.which("c++") or shutil.which("g++")
 warnings.filterwarnings("error", "There is a performance drop")
 x = torch.arange(6.0).reshape(2, 3)
@@ -45,11 +47,39 @@ for _ in range(10):
     )
 
 raises(
-    "PyTorch cannot allocate float32[1099511627776]",
+    "PyTorch cannot allocate float32[1099511627776]: ",
     my.scale,
     torch.ones(1).expand(2**40),
     1.0,
 )
+why = "you tried to allocate" if is_new else ""
+raises(why, my.scale, torch.ones(1).expand(2**40), 1.0)
+
+
+def out_of_memory(function):
+    """It is PyTorch's error, which programs catch to free memory; before PyTorch 2.14 the class is lost."""
+    try:
+        function()
+    except RuntimeError as error:
+        assert isinstance(error, torch.OutOfMemoryError) == is_new
+        assert str(error) == "lacks: CUDA out of memory. Tried to allocate 4.00 TiB."
+    else:
+        raise AssertionError("not raised")
+    assert torch.equal(my.keeps(x), x), "no exception is left"
+
+
+needs = x.clone().requires_grad_()
+for _ in range(10):
+    out_of_memory(lambda: my.lacks(x, x))
+    out_of_memory(lambda: torch.ops.my_operators.lacks(x, x))
+    out_of_memory(lambda: my.lacks(needs, x))
+    out_of_memory(lambda: my.keeps(needs).sum().backward())
+    with torch.no_grad():
+        out_of_memory(lambda: my.lacks(x, x))
+    with torch.inference_mode():
+        out_of_memory(lambda: my.lacks(x, x))
+    with ThreadPoolExecutor() as pool:
+        pool.submit(out_of_memory, lambda: my.lacks(x, x)).result()
 raises(
     "scale_backward has no gradient: declare",
     lambda: my.scale_backward(x, x.clone().requires_grad_(), 2.0).sum().backward(),
@@ -96,7 +126,6 @@ torch.testing.assert_close(
 # From PyTorch 2.14 on, autograd needs no Python for tensors without gradients.
 dump = torch._C._dispatch_dump("my_operators::scale")
 registered = next(line for line in dump.splitlines() if line.startswith("Autograd"))
-is_new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)
 assert ("registered at dlbridge" in registered) == is_new, dump
 (of_leaf,) = torch.autograd.grad(my.scale(x.requires_grad_(), 3.0).sum(), x)
 assert (of_leaf == 3).all() and my.scale(x.detach(), 3.0).grad_fn is None

@@ -46,8 +46,6 @@ type ToPython = unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut *mut c_voi
 struct Autograd {
     shim: &'static Shim,
     torch_call_dispatcher: Dispatch,
-    /// `torch_exception_get_what_without_backtrace`.
-    what: unsafe extern "C-unwind" fn() -> *const c_char,
     aoti_torch_grad_mode_is_enabled: Enabled,
     /// `bool c10::TensorImpl::requires_grad() const`.
     requires_grad: RequiresGrad,
@@ -143,22 +141,35 @@ unsafe extern "C-unwind" fn kernel<O: Operator>(stack: *mut u64, inputs: u64, ou
         }
     };
     let Err(thrown) = result else { return };
+    // The C shim keeps the text of an exception of Python, which stays set.
+    let thrown = thrown.or_else(|| attach(|py| PyErr::take(py).map(|error| error.into_value(py))));
     let left = match (thrown, &autograd.thrower) {
         (Some(error), Some(thrower)) => thrower.throw(error),
         (thrown, _) => thrown,
     };
     let mut message = match left {
         Some(error) => attach(|py| error.into_bound(py).to_string()),
-        None => {
-            // SAFETY: may be called at any time (F5).
-            let what = unsafe { (autograd.what)() };
-            // SAFETY: a text that lives until the next exception on this thread (F5).
-            unsafe { CStr::from_ptr(what) }.to_string_lossy().into_owned()
-        }
+        None => autograd.shim.what(),
     };
     // Without the stack of an exception of Python.
     message.truncate(message.find("\n\nAt:\n").unwrap_or(message.len()));
     raise(autograd.shim, &CString::new(message).unwrap_or_default());
+}
+
+/// Throws PyTorch's `OutOfMemoryError` if the message of a kernel's failure says that: who catches it frees memory and
+/// tries again. Returns where it cannot.
+#[cold]
+pub(super) fn throw_out_of_memory(message: &str) {
+    let Some(Some(Autograd { thrower: Some(thrower), .. })) = AUTOGRAD.get() else { return };
+    if !message.contains("out of memory") {
+        return;
+    }
+    let made = attach(|py| -> PyResult<Py<PyBaseException>> {
+        let class = py.import("torch")?.getattr("OutOfMemoryError")?;
+        Ok(class.call1((message,))?.cast_into()?.unbind())
+    });
+    let left = made.ok().and_then(|error| thrower.throw(error));
+    attach(|_| drop(left));
 }
 
 /// The tensor in a word of the stack, if there is one.
@@ -212,7 +223,6 @@ impl Autograd {
         Some(Self {
             shim,
             torch_call_dispatcher: find!("torch_call_dispatcher"),
-            what: find!("torch_exception_get_what_without_backtrace"),
             aoti_torch_grad_mode_is_enabled: find!("aoti_torch_grad_mode_is_enabled"),
             requires_grad: find!("_ZNK3c1010TensorImpl13requires_gradEv"),
             exclude: find!("_ZN3c104impl23ExcludeDispatchKeyGuardC1ENS_14DispatchKeySetE"),

@@ -6,6 +6,7 @@ use std::ptr;
 use dlbridge::ffi::{Dims, catch};
 use dlbridge::{DType, Device, layout};
 
+use super::autograd::throw_out_of_memory;
 use super::cuda;
 use super::shim::{self, CPU, CUDA, DTYPES, Handle, Owned, Shim, check, handle, raise};
 use crate::Failure;
@@ -27,8 +28,9 @@ pub(super) unsafe extern "C-unwind" fn kernel<O: Operator, const ON_CUDA: bool>(
     let result = catch(|| shim.call::<ON_CUDA>(checked::<O>()?, stack));
     let result = result.unwrap_or_else(|panic| Err(Failure::new(panic.words())));
     if let Err(error) = result {
-        let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
-        raise(shim, &message);
+        let message = error.to_string();
+        throw_out_of_memory(&message);
+        raise(shim, &CString::new(message.replace('\0', " ")).unwrap_or_default());
     }
 }
 
@@ -187,7 +189,9 @@ impl Shim {
         let made_it = check(unsafe {
             (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, kind, index, &mut made)
         });
-        made_it.map_err(|_| Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}")))?;
+        made_it.map_err(|_| {
+            Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}: {}", self.what()))
+        })?;
         Ok(Owned(self, made))
     }
 }

@@ -25,6 +25,9 @@ macro_rules! shim {
             $(pub(super) $name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
             /// From PyTorch 2.13 on.
             pub(super) torch_delete_stable_ivalue: Option<unsafe extern "C-unwind" fn(*mut u64) -> Code>,
+            /// The same: the text of the newest exception on this thread.
+            torch_exception_get_what_without_backtrace:
+                Option<unsafe extern "C-unwind" fn() -> *const c_char>,
         }
 
         impl Shim {
@@ -42,6 +45,10 @@ macro_rules! shim {
                     },)*
                     // SAFETY: as above.
                     torch_delete_stable_ivalue: unsafe { library.get(b"torch_delete_stable_ivalue\0") }
+                        .ok().map(|found| *found),
+                    torch_exception_get_what_without_backtrace:
+                        // SAFETY: as above.
+                        unsafe { library.get(b"torch_exception_get_what_without_backtrace\0") }
                         .ok().map(|found| *found),
                     library,
                 })
@@ -171,6 +178,17 @@ impl Shim {
     pub(super) fn version(&self) -> u64 {
         // SAFETY: may be called at any time (F5).
         unsafe { (self.aoti_torch_abi_version)() }.min(NEWEST)
+    }
+
+    /// What PyTorch says of the function that has just failed.
+    pub(super) fn what(&self) -> String {
+        let Some(what) = self.torch_exception_get_what_without_backtrace else {
+            return "PyTorch before 2.13 does not say why".to_owned();
+        };
+        // SAFETY: may be called at any time (F5).
+        let text = unsafe { what() };
+        // SAFETY: a text that lives until the next exception on this thread (F5).
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
     /// Adds a kernel for a dispatch key.
