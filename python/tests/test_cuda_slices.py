@@ -62,6 +62,19 @@ def test_a_stream_that_is_told_counts_instead(slices):
     assert slices.output != "[7.0, 7.0, 7.0]\n", "nobody waits who does not want to"
 
 
+def test_a_stream_of_rust_reads_an_argument_after_the_work_of_its_framework(slices):
+    code = (
+        SLICE + "from fake_cuda import fill\ntheirs = dlbridge.from_dlpack(x, stream=ours)\n"
+        "fill(theirs.data_ptr, 0, 12, ours)\n"
+        "copy = example.copied(dlbridge.from_dlpack(theirs, stream=ours))\n"
+        "other = stream()\nprint(read(dlbridge.from_dlpack(copy, stream=other), other))\n"
+    )
+    slices.run(code)
+    assert slices.output == "[0.0, 0.0, 0.0]\n"
+    slices.run(code, forgets="cuStreamWaitEvent")
+    assert slices.output != "[0.0, 0.0, 0.0]\n", "the driver is late"
+
+
 def test_the_memory_is_freed_when_the_last_tensor_is_gone(slices):
     slices.run(
         SLICE + "t = dlbridge.from_dlpack(x, stream=ours)\ndel x\nprint(read(t, ours))\n"

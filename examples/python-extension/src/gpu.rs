@@ -38,6 +38,15 @@ pub(crate) fn filled(len: usize, value: f32, device: i32) -> Result<PyTensor> {
     Ok(Tensor::try_from(slice.map_err(failed)?)?.into())
 }
 
+/// The float32 elements of `x`, which is on a GPU, copied by the extension's own stream. It waits for the work of
+/// the framework that writes them.
+#[pyfunction]
+pub(crate) fn copied(x: PyTensor) -> Result<PyTensor> {
+    let stream = stream(x.device())?;
+    let copy = cudarc_0_19::with_slice::<f32, _>(&x, &stream, |slice| stream.clone_dtod(slice))?;
+    Ok(Tensor::try_from(copy.map_err(failed)?)?.into())
+}
+
 /// Fills memory that a framework's allocator has just returned, on the default stream, which waits for the
 /// framework's.
 pub(crate) fn fill(tensor: &mut Tensor, value: f32) -> Result<()> {

@@ -138,6 +138,8 @@ fn dlbridge_example(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(full_like, module)?)?;
     #[cfg(feature = "cuda")]
     module.add_function(wrap_pyfunction!(gpu::filled, module)?)?;
+    #[cfg(feature = "cuda")]
+    module.add_function(wrap_pyfunction!(gpu::copied, module)?)?;
     module.add_function(wrap_pyfunction!(convert, module)?)?;
     defer_reference_counts(module)
 }

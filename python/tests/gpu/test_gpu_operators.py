@@ -42,6 +42,28 @@ class TorchOperator(OnGpu):
         jacobian = self.torch.autograd.functional.jacobian(scaled, x[0])
         self.assertTrue(self.torch.equal(jacobian, 3 * self.torch.eye(3, device="cuda")))
 
+    def test_pytorch_checks_it(self) -> None:
+        x = self.torch.arange(6.0, device="cuda").reshape(2, 3).requires_grad_()
+        checked = self.torch.library.opcheck(self.scale.torch.default, (x, 3.0))
+        self.assertEqual(set(checked.values()), {"SUCCESS"}, checked)
+        for rows in (slice(None), slice(1)):
+            for columns in (slice(None), slice(None, None, 2)):
+
+                def scaled(x, rows=rows, columns=columns):
+                    return self.scale(x[rows, columns].t().expand(2, -1, -1), 3.0)
+
+                # The function is linear, so that a large step is exact in float32.
+                self.assertTrue(self.torch.autograd.gradcheck(scaled, (x,), eps=0.25))
+
+    def test_an_allocation_that_fails_is_pytorchs_error(self) -> None:
+        is_new = tuple(map(int, self.torch.__version__.split(".")[:2])) >= (2, 14)
+        error = self.torch.OutOfMemoryError if is_new else RuntimeError
+        x = self.torch.ones(1, device="cuda").expand(1 << 42)
+        for guard in (self.torch.enable_grad, self.torch.no_grad, self.torch.inference_mode):
+            with guard(), self.assertRaises(error):
+                self.scale(x, 3.0)
+        self.assertEqual(self.scale(x[:2], 3.0).tolist(), [3, 3])
+
     def test_threads_without_a_context(self) -> None:
         x = self.torch.ones(100, device="cuda")
         right = []

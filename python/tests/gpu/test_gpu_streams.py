@@ -64,6 +64,17 @@ class TorchStreams(OnGpu):
             self.consumer.synchronize()
             self.assertTrue((read == 7).all().item(), "read before it was written")
 
+    def test_a_stream_of_rust_waits_for_the_producers(self) -> None:
+        with self.torch.cuda.stream(self.producer):
+            self.late()
+            self.check_pending("before the call")
+            copied = self.dlbridge_example.copied(self.x)
+            # Its memory is PyTorch's again, behind the copy.
+            self.x.fill_(3)
+            read = self.torch.from_dlpack(copied).clone()
+        self.producer.synchronize()
+        self.assertTrue((read == 7).all().item(), "read before it was written, or afterwards")
+
     def test_a_copy_to_the_host_waits(self) -> None:
         with self.torch.cuda.stream(self.producer):
             self.late()
