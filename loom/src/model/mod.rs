@@ -137,6 +137,9 @@ fn act(table: &Table, mine: &Mine, users: &Users, act: &Act) -> bool {
     };
     users.come(range, R);
     let place = table.keep(mine.reads, &bytes, Some(slot));
+    // It is read until its end.
+    users.come(range, R);
+    users.go(range, R);
     users.go(range, R);
     match place {
         Place::Slot(slot) => slot.free(),
