@@ -85,6 +85,7 @@ fn odd_producers_are_imported_or_refused() {
     messages_outlive_their_exception(&host);
     exceptions_stay_set_on_demand(&host);
     legacy_tensors_are_exported_as_legacy(&host);
+    elements_without_bytes_are_refused_before_numpy_divides_by_their_size(&host);
     streams_are_passed_and_told(&host);
     tables_are_called_for_their_own_class_only(&host);
     types_are_forgotten_when_they_are_freed(&host);
@@ -170,6 +171,23 @@ fn legacy_tensors_are_exported_as_legacy(host: &Host) {
     host.drop(object);
     assert!(host.truth("'\"dltensor\"' in repr(legacy.__dlpack__())"));
     host.run("del legacy");
+}
+
+/// `ndarray.__dlpack__` ended the process (SIGFPE), where the strides are not those of contiguous memory.
+fn elements_without_bytes_are_refused_before_numpy_divides_by_their_size(host: &Host) {
+    host.run(
+        "class Derived(np.ndarray): pass\n\
+         none = np.ndarray((3, 2), np.dtype([]), np.zeros(8, 'u1'), strides=(2, 1))",
+    );
+    let on_seven = Request { stream: 7, has_stream: 1, ..request() };
+    for code in ["none", "none[:0]", "none.view(Derived)", "none.view(np.recarray)"] {
+        for request in [request(), on_seven] {
+            let (status, message) = import(host, code, request).expect_err(code);
+            assert_eq!(status, Status::Unsupported, "{code}: {message}");
+            assert!(message.starts_with("dtype: expected elements of a byte"), "{message}");
+        }
+    }
+    import(host, "np.ones(2).view(Derived)", request()).expect("elements of 8 bytes");
 }
 
 fn streams_are_passed_and_told(host: &Host) {

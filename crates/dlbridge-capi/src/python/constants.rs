@@ -26,6 +26,8 @@ pub(super) struct Constants {
     pub(super) requires_grad: Pointer,
     /// `"stop_gradient"`.
     pub(super) stop_gradient: Pointer,
+    /// `"itemsize"`.
+    pub(super) itemsize: Pointer,
     /// `"numel"`, `"untyped_storage"` and `"data_ptr"`.
     pub(super) memory: [Pointer; 3],
     /// `"__mro__"`.
@@ -84,6 +86,7 @@ impl Constants {
             is_zeros: name(c"_is_zerotensor")?,
             requires_grad: name(c"requires_grad")?,
             stop_gradient: name(c"stop_gradient")?,
+            itemsize: name(c"itemsize")?,
             memory: [name(c"numel")?, name(c"untyped_storage")?, name(c"data_ptr")?],
             mro: name(c"__mro__")?,
             dict: name(c"__dict__")?,

@@ -29,6 +29,11 @@ pub(super) fn import(object: &Object) -> Option<Result<(Tensor, Stream)>> {
             return Some(Err(error));
         }
     }
+    if table.has_itemsize {
+        if let Err(error) = refused(without_size(object))? {
+            return Some(Err(error));
+        }
+    }
     let api = table.api?;
     let from_object = api.managed_tensor_from_py_object_no_sync?;
     let mut tensor = ptr::null_mut();
@@ -123,7 +128,16 @@ fn elsewhere(object: &Object, code: TypeCode) -> Result<Option<&'static str>, Ex
     Ok(is(constants.is_zeros)?.then_some(ZEROS))
 }
 
-/// The same for a class derived from PyTorch's, whose objects may have elements and no memory.
+/// The refusal of an array whose elements have no bytes: NumPy's own `__dlpack__` divides by their size, which ends the
+/// process.
+fn without_size(object: &Object) -> Result<Option<&'static str>, Exception> {
+    let itemsize = object.attribute(Constants::get(object.python)?.itemsize)?;
+    let message = "dtype: expected elements of a byte or more, found one whose elements have none";
+    Ok((itemsize.integer()? == 0).then_some(message))
+}
+
+/// Why the memory does not hold the values of a class derived from PyTorch's, whose objects may have elements and no
+/// memory.
 fn without_values(object: &Object) -> Result<Option<String>, Exception> {
     if let Some(reason) = elsewhere(object, TypeCode::COMPLEX)? {
         return Ok(Some(reason.to_owned()));

@@ -24,10 +24,12 @@ const HEAP_TYPE: c_ulong = 1 << 9;
 /// The table of a type.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
-    /// `None` for a class derived from PyTorch's that does not go by the table.
+    /// `None` for a class derived from PyTorch's that does not go by the table, and for NumPy's.
     pub(super) api: Option<&'static DLPackExchangeAPI>,
     /// Whether the type has PyTorch's `is_neg`: the memory of its objects may not hold their values.
     pub(super) is_lazy: bool,
+    /// Whether the type has no table and NumPy's `itemsize`: the `__dlpack__` of NumPy divides by it.
+    pub(super) has_itemsize: bool,
     /// Whether it is derived from PyTorch's class and has a hook of its own: its objects may have no memory.
     pub(super) has_hook: bool,
     /// The attribute that tells of automatic differentiation, if the type has one.
@@ -207,7 +209,11 @@ unsafe extern "C" fn freed(_: Pointer, watch: Pointer) -> Pointer {
 /// The table of a type that does nothing else than the class whose table it inherits.
 fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
     let constants = Constants::get(kind.python)?;
-    let Some((publisher, capsule)) = defined(kind, constants.exchange)? else { return Ok(None) };
+    let Some((publisher, capsule)) = defined(kind, constants.exchange)? else {
+        let has_itemsize = defined(kind, constants.itemsize)?.is_some();
+        let table = Table { api: None, is_lazy: false, has_itemsize, has_hook: false, grad: None };
+        return Ok(has_itemsize.then_some(table));
+    };
     let (hook, disabled) = constants.torch_function;
     let inherits = |name| {
         let name = match METHODS.iter().position(|&method| method == name) {
@@ -233,7 +239,13 @@ fn ask(kind: &Object) -> Result<Option<Table>, Exception> {
     } else {
         defined(kind, constants.stop_gradient)?.map(|_| Grad::Stops)
     };
-    Ok((api.is_some() || has_hook).then_some(Table { api, is_lazy, has_hook, grad }))
+    Ok((api.is_some() || has_hook).then_some(Table {
+        api,
+        is_lazy,
+        has_itemsize: false,
+        has_hook,
+        grad,
+    }))
 }
 
 /// The first class among the bases that defines an attribute, and its value.
