@@ -25,7 +25,28 @@ class HasBuffer:
         return memoryview(bytearray(800))
 
 
+class HasInterface:
+    """A class with an array interface: to an address, or to a buffer."""
+
+    def __init__(self, data=None):
+        self.data = data or np.zeros(100).ctypes
+
+    @property
+    def __array_interface__(self):
+        is_buffer = isinstance(self.data, Bytes)
+        data = self.data if is_buffer else (self.data.data, False)
+        return {"version": 3, "shape": (100,), "typestr": "<f8", "data": data}
+
+
 def keeper(kind):
+    if kind == "ndarray":
+        return np.zeros(100).view(type("Derived", (np.ndarray,), {}))
+    if kind == "interface":
+        return HasInterface()
+    if kind == "interface of a buffer":
+        x = Bytes(800)
+        x.exporter = HasInterface(x)
+        return x.exporter
     if kind == "bytearray":
         return Bytes(800)
     if kind == "__buffer__":
@@ -36,7 +57,8 @@ def keeper(kind):
     return torch.zeros(100).as_subclass(type("Derived", (torch.Tensor,), {}))
 
 
-KEEPERS = pytest.mark.parametrize("kind", ["bytearray", "__buffer__", "torch"])
+KINDS = ["ndarray", "interface", "interface of a buffer", "bytearray", "__buffer__", "torch"]
+KEEPERS = pytest.mark.parametrize("kind", KINDS)
 
 
 @KEEPERS

@@ -37,7 +37,10 @@ LAYOUTS = {
 
 
 class Sub(np.ndarray):
-    """A subclass is asked through `__dlpack__`, which it may override."""
+    """A subclass with a `__dlpack__` of its own is asked through that."""
+
+    def __dlpack__(self, **keywords):
+        return super().__dlpack__(**keywords)
 
 
 def by_dlpack(array):
@@ -155,7 +158,8 @@ def test_elements_without_bytes_are_refused_before_numpy_divides_by_their_size(m
     """`ndarray.__dlpack__` ended the process (SIGFPE)."""
     program = f"""
 import dlbridge, numpy as np
-x = np.zeros((3, 2), np.dtype([]))
+# NumPy divides where the strides are not those of contiguous memory.
+x = np.ndarray((3, 2), np.dtype([]), np.zeros(8, "u1"), strides=(2, 1))
 for keywords in {{}}, {{"copy": True}}, {{"device": "cpu"}}:
     try:
         dlbridge.from_dlpack({make}, **keywords)
@@ -255,6 +259,37 @@ def test_a_subclass_is_asked():
     description = dlbridge.inspect(np.zeros(3).view(Asked))
     assert description.protocol.startswith("__dlpack__")
     assert asked == [{"max_version": (1, 3)}]
+
+
+@pytest.mark.parametrize("name", ["__dlpack__", "__getattribute__"])
+def test_a_subclass_is_read_by_its_fields_until_it_has_its_own_methods(name):
+    class Derived(np.ndarray):
+        pass
+
+    class More(Derived):
+        __slots__ = ("more",)
+
+    def refuse(*_arguments, **_keywords):
+        raise RuntimeError("mine alone")
+
+    for kind in (Derived, More):
+        array = np.arange(6.0).reshape(2, 3).T.view(kind)
+        tensor = dlbridge.from_dlpack(array)
+        assert (tensor.tolist(), tensor.data_ptr) == (array.tolist(), array.ctypes.data)
+    setattr(Derived, name, refuse)
+    with pytest.raises(RuntimeError, match="mine alone"):
+        dlbridge.from_dlpack(array)
+    delattr(Derived, name)
+    assert dlbridge.from_dlpack(array).tolist() == array.tolist()
+
+
+def test_classes_of_arrays_that_come_and_go_leave_no_path():
+    for number in range(300):
+        base = (np.ndarray,) if number % 2 else (bytearray,)
+        x = type("Derived", base, {})(8)
+        assert dlbridge.from_dlpack(x).shape == (8,)
+        del x
+        gc.collect(0)
 
 
 def test_the_array_lives_as_long_as_the_tensor_and_no_longer():

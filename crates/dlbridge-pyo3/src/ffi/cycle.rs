@@ -8,7 +8,8 @@
 //!
 //! - the fields of the object, which is frozen, and which its dealloc takes off the collector's list before it frees them;
 //! - the header of its tensor, of which it has a handle: the type of the owner, and the count of handles, which is atomic;
-//! - an owner that is an object or an acquired buffer, which nothing writes while the header is alive.
+//! - an owner that is an object, an acquired buffer, or those of an array interface, which nothing writes while the header is
+//!   alive.
 //!
 //! It runs in the middle of any allocation of Python, and without the GIL while all attached threads stand still, wherever
 //! they are. So it takes no lock, calls no Python code, changes no reference count, and allocates nothing. A detached
@@ -23,7 +24,8 @@ use dlbridge::ffi::sole_owner;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::buffer::Acquired;
+use super::acquired::Acquired;
+use super::memory::Owners;
 use crate::release::Owner;
 
 /// Shows the collector the object that keeps the memory of a tensor.
@@ -33,6 +35,11 @@ pub(crate) fn visit(tensor: &ArcTensor, visit: &PyVisit<'_>) -> Result<(), PyTra
         return visit.call(&**object);
     }
     // SAFETY: a buffer reaches its memory by a pointer (F8, R5).
-    let buffer = unsafe { sole_owner::<Owner<Acquired>>(tensor) };
-    visit.call(buffer.and_then(|buffer| buffer.object()))
+    if let Some(buffer) = unsafe { sole_owner::<Owner<Acquired>>(tensor) } {
+        return visit.call(buffer.object());
+    }
+    // SAFETY: the same, of a buffer and of objects (F1, F8, R5).
+    let Some(owners) = (unsafe { sole_owner::<Owner<Owners>>(tensor) }) else { return Ok(()) };
+    visit.call(&owners.objects)?;
+    visit.call(owners.buffer.as_ref().and_then(Acquired::object))
 }

@@ -11,7 +11,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::buffer::Acquired;
+use super::acquired::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::numpy::dtype_of_typestr;
 use crate::error::unless_refused;

@@ -10,6 +10,7 @@ use dlbridge::{ArcTensor, DType, Device, Flags, MAX_RANK, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::acquired::Acquired;
 use crate::error::error_of;
 use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
@@ -121,12 +122,8 @@ impl ForeignMemory {
 
     /// A tensor over the memory that Python code claims to be there. It keeps the objects that may own
     /// the memory, and the buffer that the memory is in.
-    pub(super) fn claimed_by<B: Send + 'static>(
-        self,
-        objects: Py<PyAny>,
-        buffer: Option<B>,
-    ) -> Result<Tensor> {
-        let owners = Owners { _buffer: buffer, objects };
+    pub(super) fn claimed_by(self, objects: Py<PyAny>, buffer: Option<Acquired>) -> Result<Tensor> {
+        let owners = Owners { buffer, objects };
         // SAFETY: the producer says so as long as the object lives, or its buffer is not released
         // (SAFETY.md, T3 and T8 hold for every protocol).
         unsafe { self.tensor(Owner::new(owners)) }
@@ -149,14 +146,14 @@ impl ForeignMemory {
 }
 
 /// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
-struct Owners<B> {
-    _buffer: Option<B>,
-    objects: Py<PyAny>,
+pub(super) struct Owners {
+    pub(super) buffer: Option<Acquired>,
+    pub(super) objects: Py<PyAny>,
 }
 
-impl<B: Send + 'static> NeedsInterpreter for Owners<B> {
+impl NeedsInterpreter for Owners {
     fn release(self, py: Python<'_>) {
-        let Self { _buffer, objects } = self;
+        let Self { buffer: _buffer, objects } = self;
         objects.release(py);
     }
 }

@@ -1,6 +1,7 @@
 //! Foreign things: the C structs and functions of Python, NumPy, Arrow, DLPack and CUDA.
 #![allow(unsafe_code, reason = "the room for it: the files above have safe types")]
 
+pub(crate) mod acquired;
 pub(crate) mod arrow;
 pub(crate) mod borrow;
 pub(crate) mod buffer;

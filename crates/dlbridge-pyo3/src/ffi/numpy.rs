@@ -1,8 +1,8 @@
 //! NumPy's C API, and the C struct of its arrays.
 //! Its type numbers belong to `dtypes::numpy`.
 //! Invariants: the entries are those of `numpy/__multiarray_api.h`, which never move. Where there is
-//! an `Api`, the head of an object is measured. Only exact `numpy.ndarray` objects are read, of a NumPy
-//! whose C API version has this layout.
+//! an `Api`, the head of an object is measured. Only objects of `numpy.ndarray` and of classes derived from it are read,
+//! of a NumPy whose C API version has this layout.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
@@ -57,7 +57,7 @@ type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 
 /// Keeps the memory of an object alive, without the object, for an array whose first element, if it has one, is at this
 /// address. Runs no Python code.
-type KeepOf = fn(Borrowed<'_, '_, PyAny>, Option<usize>) -> Option<KeepAlive>;
+pub(crate) type KeepOf = fn(Borrowed<'_, '_, PyAny>, Option<usize>) -> Option<KeepAlive>;
 
 /// The functions of a NumPy whose layout is known.
 pub(crate) struct Api {
@@ -284,7 +284,7 @@ unsafe fn fields<T>(object: *mut PyObject) -> *mut T {
     unsafe { Head::measured() }.fields(object)
 }
 
-/// An array of `numpy.ndarray` itself, with the layout that is read here.
+/// An array of `numpy.ndarray`, or of a class derived from it, with the layout that is read here.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'a, 'py>(Borrowed<'a, 'py, PyAny>);
 
@@ -297,7 +297,8 @@ impl<'a, 'py> Array<'a, 'py> {
 
     /// # Safety
     ///
-    /// The object's exact type passed [`is_array_type`].
+    /// The object's type passed [`is_array_type`], or is derived from one that did: the objects of a class begin with the
+    /// fields of its base.
     #[inline(always)]
     pub(crate) unsafe fn new(object: Borrowed<'a, 'py, PyAny>) -> Self {
         Self(object)

@@ -13,8 +13,9 @@ use super::options::Protocol;
 use crate::dtypes::names::name_of;
 use crate::dtypes::numpy::number_of;
 use crate::error::unless_refused;
+use crate::ffi::acquired::{self, Acquired};
 use crate::ffi::arrow::{self, Chunk, Chunks};
-use crate::ffi::buffer::{self, Acquired};
+use crate::ffi::buffer;
 use crate::ffi::driver::device_of_pointer;
 use crate::ffi::interface::{Interface, pointer, wrong};
 use crate::ffi::memory::{ForeignMemory, viewed};
@@ -76,12 +77,12 @@ pub(super) fn import_buffer(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(T
     if !buffer::has_buffer(&object.get_type()) {
         return Ok(None);
     }
-    Ok(Some((buffer::import_buffer(object)?, Protocol::Buffer)))
+    Ok(Some((acquired::import_buffer(object, TensorObject::keep)?, Protocol::Buffer)))
 }
 
 /// Imports an array of JAX by its buffer; `None` for one that has none, or was deleted.
 pub(super) fn import_jax(object: Borrowed<'_, '_, PyAny>) -> Result<Option<(Tensor, Protocol)>> {
-    let found = unless_refused(object.py(), buffer::import_jax(object))?;
+    let found = unless_refused(object.py(), acquired::import_jax(object))?;
     Ok(found.map(|tensor| (tensor, Protocol::Buffer)))
 }
 
@@ -188,7 +189,7 @@ fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acq
             None => return wrong("offset", &offset, "a number of bytes"),
         },
     };
-    let (acquired, bytes) = buffer::open(exporter.as_borrowed())?;
+    let (acquired, bytes) = acquired::open(exporter.as_borrowed())?;
     if !bytes.is_contiguous()? {
         return Err(Error::buffer("data: expected a contiguous buffer, found one with gaps"));
     }

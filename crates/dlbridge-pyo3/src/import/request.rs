@@ -14,7 +14,7 @@ use pyo3::{Borrowed, intern};
 use super::options::{ImportOptions, Protocol};
 use super::{advice, dlpack, exchange, fallback};
 use crate::error::{error_of, is_refusal, unless_refused};
-use crate::ffi::buffer;
+use crate::ffi::acquired::import_buffer;
 use crate::ffi::callbacks::{exporting, nesting};
 use crate::ffi::published::Published;
 use crate::stream::{self, Ready, Stream, is_copied_to_host};
@@ -42,14 +42,16 @@ pub(super) fn import_by_path(
 ) -> Result<(Tensor, Protocol)> {
     match path {
         None => {}
-        Some(Path::NumPy(array)) => {
+        Some(Path::NumPy(array) | Path::DerivedNumPy(array)) => {
             if let Some(tensor) = array.tensor(TensorObject::keep)? {
                 return Ok((tensor, Protocol::NumPy));
             }
-            advice::refuse_without_size(object)?;
+            exporting(|| advice::refuse_without_size(object))?;
         }
         Some(Path::NumPySubclass) => exporting(|| advice::refuse_without_size(object))?,
-        Some(Path::Buffer) => return Ok((buffer::import_buffer(object)?, Protocol::Buffer)),
+        Some(Path::Buffer) => {
+            return Ok((import_buffer(object, TensorObject::keep)?, Protocol::Buffer));
+        }
         Some(Path::Jax) => {
             if let Some(found) = fallback::import_jax(object)? {
                 return Ok(found);

@@ -77,7 +77,8 @@ const TORCH_SUBCLASS: usize = 4;
 const BUFFER: usize = 5;
 const JAX: usize = 6;
 const NUMPY_SUBCLASS: usize = 7;
-const TORCH: usize = 8;
+const DERIVED_NUMPY: usize = 8;
+const TORCH: usize = 9;
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
     match path {
@@ -85,6 +86,7 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
         Some(TypePath::NumPy) => ptr::without_provenance_mut(NUMPY),
         Some(TypePath::Own) => ptr::without_provenance_mut(OWN),
         Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
+        Some(TypePath::DerivedNumPy) => ptr::without_provenance_mut(DERIVED_NUMPY),
         Some(TypePath::NumPySubclass) => ptr::without_provenance_mut(NUMPY_SUBCLASS),
         Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
         Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
@@ -108,6 +110,7 @@ unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
         NUMPY => Some(TypePath::NumPy),
         OWN => Some(TypePath::Own),
         MASKED => Some(TypePath::Masked),
+        DERIVED_NUMPY => Some(TypePath::DerivedNumPy),
         NUMPY_SUBCLASS => Some(TypePath::NumPySubclass),
         TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
         BUFFER => Some(TypePath::Buffer),
@@ -199,6 +202,8 @@ pub(crate) fn path_of<'a, 'py>(object: Borrowed<'a, 'py, PyAny>) -> Result<Optio
         // SAFETY: the path of the object's own type, for which `find` asked `is_array_type` (F5).
         TypePath::NumPy => Path::NumPy(unsafe { Array::new(object) }),
         TypePath::Masked => Path::Masked,
+        // SAFETY: the same, of a class from which the type is derived; the slot has its version (F5).
+        TypePath::DerivedNumPy => Path::DerivedNumPy(unsafe { Array::new(object) }),
         TypePath::NumPySubclass => Path::NumPySubclass,
         TypePath::TorchSubclass => Path::TorchSubclass,
         // SAFETY: the path of the object's own type, which goes by this table (`find`; F5).
@@ -259,7 +264,13 @@ fn remember(kind: &Bound<'_, PyType>, home: usize, found: Found<'_>) {
             | TypePath::Jax,
         ) => kind.clone().into_any().unbind(),
         // ctypes makes a type for each length of array.
-        Some(TypePath::NumPySubclass | TypePath::TorchSubclass | TypePath::Buffer) | None => {
+        Some(
+            TypePath::DerivedNumPy
+            | TypePath::NumPySubclass
+            | TypePath::TorchSubclass
+            | TypePath::Buffer,
+        )
+        | None => {
             match watched(kind) {
                 Ok(guard) => guard,
                 // Out of memory: asked again next time.

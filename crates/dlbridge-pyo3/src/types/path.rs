@@ -3,7 +3,7 @@
 //! Invariant: a table is used only for types whose methods are those of the class that publishes
 //! it.
 
-use dlbridge::protocol::table::{ATTRIBUTE, DISPATCH, HOOK, serves};
+use dlbridge::protocol::table::{ATTRIBUTE, DISPATCH, HOOK, METHODS, serves};
 use dlbridge::sys::DLPackExchangeAPI;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -34,7 +34,9 @@ pub(crate) enum Path<'a, 'py> {
     NumPy(Array<'a, 'py>),
     /// `numpy.ma.MaskedArray`: by `__dlpack__`, if no element is masked.
     Masked,
-    /// Another class derived from `numpy.ndarray`: by `__dlpack__`, if its elements have bytes.
+    /// Another class derived from `numpy.ndarray`, with its methods: from the same fields, which come first in its objects.
+    DerivedNumPy(Array<'a, 'py>),
+    /// One with a `__dlpack__` of its own: by that, if its elements have bytes.
     NumPySubclass,
     /// `torch.Tensor` without its table, or a class derived from it with a hook of its own, which may have no memory: by
     /// `__dlpack__`, if its memory holds its values.
@@ -69,6 +71,7 @@ impl Path<'_, '_> {
 pub(super) enum TypePath {
     NumPy,
     Masked,
+    DerivedNumPy,
     NumPySubclass,
     TorchSubclass,
     Own,
@@ -110,13 +113,21 @@ pub(super) fn find<'py>(
     let is_jax = is_jax(kind)?;
     let publisher = if is_jax { Some(kind.clone()) } else { publisher_of(kind)? };
     let Some(publisher) = publisher else {
-        let path = if any(&mro_of(kind)?, |class| is_named(class, |it| it == "numpy", "ndarray"))? {
-            Some(TypePath::NumPySubclass)
-        } else if let Some(tensor) = torch::tensor_class(kind)? {
-            // Of a PyTorch without a table.
-            has_same(METHOD, kind, &tensor)?.then_some(TypePath::TorchSubclass)
-        } else {
-            has_only_a_buffer(kind)?.then_some(TypePath::Buffer)
+        let path = match array_class_of(kind)? {
+            // The fields of a stale path would be those of another object: the version belongs to this type alone.
+            Some(class)
+                if version.is_some_and(|version| version != type_version::ANY)
+                    && numpy::is_array_type(&class)?
+                    && all(&METHODS, |name| has_same(name, kind, &class))? =>
+            {
+                Some(TypePath::DerivedNumPy)
+            }
+            Some(_) => Some(TypePath::NumPySubclass),
+            None => match torch::tensor_class(kind)? {
+                // Of a PyTorch without a table.
+                Some(tensor) => has_same(METHOD, kind, &tensor)?.then_some(TypePath::TorchSubclass),
+                None => has_only_a_buffer(kind)?.then_some(TypePath::Buffer),
+            },
         };
         let version = path.and(version).unwrap_or(type_version::ANY);
         return Ok(Found { path, version, method: None });
@@ -137,6 +148,16 @@ pub(super) fn find<'py>(
         by_table(kind, &publisher, is_known)?
     };
     Ok(Found { path, version: version.unwrap_or(type_version::ANY), method })
+}
+
+/// The class of NumPy's arrays from which a type is derived.
+fn array_class_of<'py>(kind: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyType>>> {
+    for class in mro_of(kind)? {
+        if is_named(&class, |module| module == "numpy", "ndarray")? {
+            return Ok(Some(class));
+        }
+    }
+    Ok(None)
 }
 
 /// The class that publishes the table of a type.
@@ -230,4 +251,8 @@ fn is_hook_off(kind: &Bound<'_, PyType>) -> Result<bool> {
 
 fn any<T>(all: &[T], is: impl Fn(&T) -> PyResult<bool>) -> PyResult<bool> {
     all.iter().try_fold(false, |found, one| Ok(found || is(one)?))
+}
+
+fn all<T>(all: &[T], are: impl Fn(&T) -> PyResult<bool>) -> PyResult<bool> {
+    all.iter().try_fold(true, |found, one| Ok(found && are(one)?))
 }
