@@ -40,7 +40,7 @@ def make_torch(about, register, module, rules):
         for key in ("Conjugate", "Negative"):
             library.impl(about["name"], rule("resolved", operator.default), key)
     elif not has_autograd:
-        rules().differentiate(about, module)
+        rules().differentiate(about, module, library)
     return operator
 
 
@@ -94,10 +94,12 @@ LIBRARIES = {}
 
 
 def library_for(about):
-    """The library of PyTorch in which the Python half of an operator is."""
+    """A library of PyTorch for the Python half of an operator, in place of that of a first use that was interrupted:
+    PyTorch before 2.12 refuses to register a function twice."""
     import torch
 
     key = about["module"], about["name"]
-    if key not in LIBRARIES:
-        LIBRARIES[key] = torch.library.Library(about["namespace"], "FRAGMENT")
+    if key in LIBRARIES:
+        LIBRARIES[key]._destroy()
+    LIBRARIES[key] = torch.library.Library(about["namespace"], "FRAGMENT")
     return LIBRARIES[key]

@@ -82,13 +82,14 @@ def recorded(about, module):
     return type(about["name"], (torch.autograd.Function,), functions).apply
 
 
-def differentiate(about, module):
+def differentiate(about, module, library):
     """Registers the gradient of an operator that has no kernel for autograd."""
     save = saving(about)
     torch.library.register_autograd(
         full_name(about),
         backward(about, module),
         setup_context=lambda ctx, inputs, output: save(ctx, inputs, many(output)),
+        lib=library,
     )
 
 
