@@ -73,6 +73,58 @@ def test_of_an_argument_of_another_dtype(framework, old, new, values, wanted, lo
     assert (numbers(result).tolist(), result.dtype, said) == (wanted, new, lost)
 
 
+class Tensor:
+    """Of a framework that is not NumPy's kind."""
+
+    def __init__(self, values, dtype):
+        self.values = np.array(values, dtype)
+
+    def __dlpack__(self, **keywords):
+        return self.values.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values.__array__(dtype or self.values.dtype)
+
+
+class EagerTensor(Tensor):
+    """TensorFlow's has neither `astype` nor `real`."""
+
+    __module__ = "tensorflow.python.framework.ops"
+
+
+class Array(Tensor):
+    """MLX's `astype` takes a dtype of its own."""
+
+    __module__ = "mlx.core"
+
+    def astype(self, dtype):
+        raise TypeError(f"astype(): incompatible function arguments: {dtype}")
+
+
+class PaddleTensor(Tensor):
+    """Paddle's `real` is a method."""
+
+    __module__ = "paddle"
+
+    def astype(self, dtype):
+        return type(self)(self.values, dtype)
+
+    def real(self):
+        return type(self)(self.values.real, self.values.real.dtype)
+
+
+@pytest.mark.parametrize("kind", [EagerTensor, Array, PaddleTensor])
+@pytest.mark.parametrize(("old", "new", "values", "wanted", "lost"), CASES)
+def test_of_an_argument_of_other_frameworks(kind, old, new, values, wanted, lost):
+    if new in ("float32", "float64", "int64"):
+        followed(lambda x: _native._write(x, new), kind(values, old))
+    result, said = followed(lambda x: _native._read(x, new), kind(values, old))
+    assert (numbers(result).tolist(), result.dtype, said) == (wanted, new, lost)
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "complex32", "bcomplex32"])
 def test_of_an_argument_of_a_narrow_dtype(name):
     x = np.array([1, 2], getattr(ml_dtypes, name))

@@ -214,8 +214,8 @@ impl Conversion {
         is_complex(self.from) && !is_complex(self.to)
     }
 
-    /// The call for arrays that NumPy reads. JAX keeps 32 bits by default, whichever are asked for, and its arrays are
-    /// constant: NumPy then makes the array.
+    /// The call for arrays that NumPy reads, which makes an array of NumPy: `x.astype` is missing in TensorFlow, takes no
+    /// name in MLX and keeps 32 bits in JAX; `x.real` is a method in Paddle.
     pub(crate) fn numpy(&self, makes_writable: bool) -> String {
         let Self { from, to } = *self;
         // The number types of Python's package `ml_dtypes` have no name in NumPy, and its complex numbers no `real`.
@@ -231,16 +231,11 @@ impl Conversion {
             }
             _ => format!("ml_dtypes.{to}"),
         };
-        let x = match self.is_real_part() {
-            false => "x",
-            true if from.bits < 64 => "x.astype(\"complex64\").real",
-            true => "x.real",
-        };
-        let part = if is_complex(to) { to.bits / 2 } else { to.bits };
-        match (makes_writable, part) {
-            (true, _) => format!("np.array({x}, {name})"),
-            (false, 64) => format!("np.asarray({x}, {name})"),
-            (false, _) => format!("{x}.astype({name})"),
+        let complex = if from.bits < 64 { ", \"complex64\"" } else { "" };
+        match (self.is_real_part(), makes_writable) {
+            (true, _) => format!("np.asarray(x{complex}).real.astype({name})"),
+            (false, true) => format!("np.array(x, {name})"),
+            (false, false) => format!("np.asarray(x, {name})"),
         }
     }
 

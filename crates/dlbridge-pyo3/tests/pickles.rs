@@ -156,7 +156,9 @@ except TypeError as error:
         assert_eq!(again.view::<i32>().expect("int32").to_vec(), [1, 2, 3]);
         assert_eq!(again.data_ptr(), x.get().0.data_ptr(), "out of band, nothing is copied");
         let refused = names.get_item("refused").expect("a dict").expect("there").to_string();
-        assert_eq!(refused, "dtype: expected int32, found float32; pass x.astype(\"int32\")");
+        let expected = "dtype: expected int32, found float32; pass np.asarray(x, \"int32\"), \
+                        without the fractions";
+        assert_eq!(refused, expected);
     });
 }
 

@@ -116,7 +116,7 @@ impl Framework {
         if root == "paddle" && found == DType::U16 {
             return Err(Error::buffer(
                 "dtype: expected one that Paddle reads as it is, found uint16, which it reads as bfloat16; \
-                 pass x.astype(\"int32\")",
+                 return int32",
             ));
         }
         let narrow = match found {
@@ -126,8 +126,8 @@ impl Framework {
         };
         if let ("mlx", Some(narrow)) = (root, narrow) {
             return Err(Error::buffer(format!(
-                "dtype: expected one that MLX keeps, found {found}, which it narrows; pass \
-                 x.astype(\"{narrow}\")"
+                "dtype: expected one that MLX keeps, found {found}, which it narrows; return \
+                 {narrow}"
             )));
         }
         let has_negative = || tensor.strides().iter().any(|&stride| stride < 0);
