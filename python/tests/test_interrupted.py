@@ -288,7 +288,7 @@ def test_a_list_of_short_lists_is_interrupted(interrupted):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer")
 def test_a_handler_finds_no_list_before_it_is_full():
-    """A handler runs while a long list is filled: an item that is not there yet ended the process."""
+    """A handler runs while a long list is filled: an item that was not there ended the process."""
     count, calls, found = (1 << 22) + 7, [], []
 
     def look(*_):

@@ -6,6 +6,7 @@ mod tensors;
 mod accessors;
 mod builder;
 mod in_place;
+mod lanes;
 mod memory;
 #[cfg(feature = "rayon")]
 mod parallel;
