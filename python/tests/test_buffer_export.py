@@ -273,14 +273,10 @@ def image() -> object:
     return example.Image(2, 3)
 
 
-MAKERS = [lambda: arange(3, dtype="uint8"), image]
-IDS = ["dlbridge.Tensor", "a user's class"]
-
-
 @PEP_688
-@pytest.mark.parametrize("make", MAKERS, ids=IDS)
-def test_a_method_that_is_patched_and_put_back_works_as_before(make):
-    made = make()
+def test_a_method_that_is_patched_and_put_back_works_as_before():
+    """Of a user's class; `dlbridge.Tensor` cannot be patched."""
+    made = image()
     kind, seen = type(made), []
     method = kind.__buffer__
     before = bytes(made)
@@ -302,35 +298,25 @@ def test_a_method_that_is_patched_and_put_back_works_as_before(make):
 
 
 @PEP_688
-@pytest.mark.parametrize("place", ["Tensor", "Image"])
-def test_a_method_that_is_put_back_does_not_call_itself(place):
+def test_a_method_that_is_put_back_does_not_call_itself():
     """Buffer functions were set without their names in the class's dict: `memoryview` recursed
     until the stack ended once `__buffer__` was patched and put back, and a `__release_buffer__`
     of Python kept all memory."""
-    program = f"""
+    program = """
         import threading
-        import dlbridge
-        if {place!r} == "Tensor":
-            made = dlbridge.zeros(3, dtype="uint8")
-        else:
-            import dlbridge_example
-            made = dlbridge_example.Image(1, 1)
+        import dlbridge_example
+        made = dlbridge_example.Image(1, 1)
         kind = type(made)
         kind.__buffer__ = kind.__buffer__
         thread = threading.Thread(target=lambda: print(bytes(made)))
         thread.start()
         thread.join()
     """
-    if place == "Image":
-        image()
+    # Skips where the example is not installed.
+    image()
     command = [sys.executable, "-c", textwrap.dedent(program)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, f"{bytes(3)}\n"), ended.stderr[-2000:]
-
-
-def array_and_tensor() -> tuple[np.ndarray, object]:
-    array = np.zeros((2, 3, 3), dtype="uint8")
-    return array, dlbridge.from_dlpack(array)
 
 
 def array_and_image() -> tuple[np.ndarray, object]:
@@ -340,9 +326,8 @@ def array_and_image() -> tuple[np.ndarray, object]:
 
 
 @PEP_688
-@pytest.mark.parametrize("make", [array_and_tensor, array_and_image], ids=IDS)
-def test_a_release_method_of_python_leaks_nothing(make):
-    array, made = make()
+def test_a_release_method_of_python_leaks_nothing():
+    array, made = array_and_image()
     kind, released, kept = type(made), [], weakref.ref(array)
     del array
     kind.__release_buffer__, before = (
