@@ -75,6 +75,7 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
     for name in ["copy", "tobytes", "tolist", "__dlpack_device__"]:
         rows[name] = both(methodcaller(name))
     rows["reshape"] = both(methodcaller("reshape", 3, 2))
+    rows["view"] = both(methodcaller("view", "int32"))
     for function in (len, list, repr, memoryview):
         rows[function.__name__] = both(function)
     rows["pickle"] = both(partial(pickle.dumps, protocol=5))

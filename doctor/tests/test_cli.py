@@ -294,10 +294,21 @@ PRODUCER = [check.id for check in registry.all_checks("producer") if check.id no
 SOME = ["producer.methods", "producer.copy-true", "producer.copied-flag", "producer.deleter-thread"]
 
 
+# The checks that ask for a copy.
+COPIES = {
+    "producer.copied-alias",
+    "producer.copied-flag",
+    "producer.copy-kept",
+    "producer.copy-true",
+    "producer.unconsumed",
+    "producer.version-1",
+}
+
+
 @pytest.mark.parametrize(
     ("name", "crashed"),
     [
-        ("CrashesOnCopies", {"producer.copy-true", "producer.copied-flag", "producer.copy-kept"}),
+        ("CrashesOnCopies", COPIES),
         ("CrashesOnForeignThreads", {"producer.deleter-thread"}),
     ],
 )

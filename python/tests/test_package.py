@@ -134,7 +134,8 @@ def test_the_values_of_a_tensor_have_the_types_of_the_stub():
     }
     tensor = dlbridge.zeros((2, 3))
     for name, node in METHODS.items():
-        if node.decorator_list:
+        # Only memory of CUDA has that interface.
+        if node.decorator_list and name != "__cuda_array_interface__":
             first = re.match(r"\w+", ast.unparse(node.returns))[0]
             assert isinstance(getattr(tensor, name), kinds[first]), name
 

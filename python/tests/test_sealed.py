@@ -287,7 +287,7 @@ class TestOpening:
         number = os.memfd_create("x", os.MFD_ALLOW_SEALING)
         os.write(number, b"\xff" * 4096)
         fcntl.fcntl(number, fcntl.F_ADD_SEALS, 0xF)
-        with pytest.raises(ValueError, match="expected a header of at most"):
+        with pytest.raises(ValueError, match="header: expected at most"):
             dlbridge.open_sealed(number)
         os.close(number)
 
