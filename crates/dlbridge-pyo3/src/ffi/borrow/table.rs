@@ -1,9 +1,10 @@
 //! `Table`: the bytes that are borrowed now.
 //! How extension modules share it belongs to `shared`.
 //!
-//! A thread writes its own lists and reads those of others: one list of what it reads, one of what it writes. Whoever asks
-//! for a borrow (1) enters it in a list, (2) passes a fence, (3) looks at the lists of the others: at all of them to write,
-//! at those of writers to read. It leaves its own entry there if it finds nothing, else it takes it back.
+//! Each thread writes two lists of its own, one of what it reads and one of what it writes, and reads the lists of other threads. A
+//! thread that asks for a borrow (1) enters it in its list, (2) passes a fence, (3) looks at the lists of other threads: to
+//! write, at all of them; to read, at those of writers. If it finds no conflict, its entry stays; otherwise it takes the
+//! entry back.
 //!
 //! # Why two borrows that exclude each other are never granted both
 //!
@@ -24,8 +25,8 @@
 //!   The reader is granted, the writer refused.
 //! - Two writers: the one whose slot has the higher address takes its entry back, and asks again after the other one has its
 //!   answer. The one with the lower address waits for that. So one is granted, the other refused.
-//! - Nobody waits in a circle: a reader waits for writers, a writer only for slots at higher addresses, and with no entry for
-//!   one at a lower address.
+//! - Threads never wait in a circle: a reader waits for writers, a writer only for slots at higher addresses, and it has no
+//!   entry of its own while it waits for one at a lower address.
 //! - A writer may be refused because of a reader that is refused itself, by a second writer, in the same moment.
 //!
 //! Invariants: of two borrows whose bytes overlap, neither is to write. The tree has no borrow to write.
