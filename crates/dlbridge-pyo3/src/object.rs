@@ -2,18 +2,21 @@
 //! Its methods in Python belong to `class/tensor.rs`.
 //! Invariant: the tensor is not `Exclusive`, since any number of consumers can write to its memory.
 
+use std::cell::Cell;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Once};
 
 use dlbridge::ffi::{KeepAlive, bytes, keep_alive};
 use dlbridge::{ArcTensor, Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::ffi::PyTypeObject;
 use pyo3::prelude::*;
+use pyo3::sync::OnceExt;
 
 use crate::ffi::borrow::{self, Reading, give_shared};
 use crate::ffi::buffer::Extents;
+use crate::ffi::class::freeze;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -39,6 +42,27 @@ pub struct TensorObject {
 
 /// The class of [`TensorObject`]; null before it is made.
 pub(crate) static CLASS: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+
+/// Completed once the class is immutable.
+static FROZEN: Once = Once::new();
+
+thread_local! {
+    /// Whether this thread makes the class immutable. A finaliser that runs meanwhile may make an object.
+    static FREEZES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the class immutable before its first object. One thread does, and others wait: PyO3 lets each thread that needs
+/// the class first set its attributes, which fails once the class is immutable.
+#[cold]
+fn freeze_class(py: Python<'_>) -> PyResult<()> {
+    if FREEZES.replace(true) {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    FROZEN.call_once_force_py_attached(py, |_| result = freeze(&py.get_type::<TensorObject>()));
+    FREEZES.set(false);
+    result
+}
 
 impl TensorObject {
     /// Makes a Python object from a tensor. `Exclusive` memory becomes `Shared`. Memory of class
@@ -110,6 +134,9 @@ impl TensorObject {
     #[inline]
     pub(crate) fn into_bound(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         release::drain(py);
+        if !FROZEN.is_completed() {
+            freeze_class(py)?;
+        }
         Bound::new(py, self)
     }
 

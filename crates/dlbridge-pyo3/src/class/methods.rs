@@ -6,7 +6,6 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use dlbridge::protocol::table::ATTRIBUTE;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -21,7 +20,7 @@ use crate::export::{answer, forward};
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Argument, Attribute, Body, Call};
-use crate::ffi::class::{Method, Property, freeze_after, makes_buffers, set_buffers};
+use crate::ffi::class::{Method, Property, makes_buffers, set_buffers};
 use crate::ffi::table;
 use crate::interpreter::made::Made;
 use crate::interpreter::through_pyo3;
@@ -186,8 +185,7 @@ pub(super) fn complete_tensor(py: Python<'_>) -> PyResult<()> {
     BUFFER.add_to(&kind)?;
     ARRAY.add_to(&kind)?;
     DTYPE.add_to(&kind)?;
-    MethodsOf::<TensorObject>::DLPACK.add_to(&kind)?;
-    freeze_after(&kind, ATTRIBUTE)
+    MethodsOf::<TensorObject>::DLPACK.add_to(&kind)
 }
 
 /// The error for an object of a derived class: its pickle would make one of the base class, without

@@ -28,11 +28,11 @@ use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::callbacks::{self, Attribute, Body, Publish};
 use super::versions::with_critical_section;
-use super::{borrow, buffer, capsule};
+use super::{borrow, buffer};
 use crate::error::{error_of, is_refusal};
 use crate::interpreter::head::Head;
 use crate::interpreter::made::{Made, text, tuple};
-use crate::interpreter::{symbol, undisturbed};
+use crate::interpreter::symbol;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
 /// competing for their reference counts. Call it at the end of the module's function. With the
@@ -234,36 +234,6 @@ pub fn freeze(kind: &Bound<'_, PyType>) -> PyResult<()> {
         unsafe { ffi::PyType_Modified(raw) };
     }
     Ok(())
-}
-
-/// Freezes a class of PyO3's once PyO3 has set its last class attribute: what it replaces there is a capsule, whose end
-/// freezes the class.
-pub(crate) fn freeze_after(kind: &Bound<'_, PyType>, attribute: &str) -> PyResult<()> {
-    const NAME: &CStr = c"dlbridge.freezes";
-    unsafe extern "C" fn on_end(capsule: *mut ffi::PyObject) {
-        // SAFETY: Python calls the destructor with its capsule, which has this name (F1, F4).
-        let kind = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
-        // SAFETY: attached to the interpreter, as every destructor is (F1).
-        let py = unsafe { Python::assume_attached() };
-        // SAFETY: the class, which PyO3 keeps as long as the process; null if the capsule was renamed (F2).
-        let kind = unsafe { Bound::from_borrowed_ptr_or_opt(py, kind.cast()) };
-        undisturbed(py, || {
-            if let Some(kind) = kind.and_then(|kind| kind.cast_into().ok()) {
-                // An error leaves the class as it is.
-                let _ = freeze(&kind);
-            }
-        });
-    }
-    if is_immutable(kind) {
-        return Ok(());
-    }
-    // SAFETY: the class is not null, and the destructor is made for it (F4).
-    let before = unsafe { capsule::make(kind.py(), kind.as_ptr().cast(), NAME, Some(on_end)) }?;
-    match kind.setattr(attribute, before) {
-        // As above.
-        Err(_) if is_immutable(kind) => Ok(()),
-        result => result,
-    }
 }
 
 /// The `PyTypeObject` of Python 3.11 behind its head, as far as `tp_flags`.
