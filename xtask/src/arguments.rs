@@ -137,6 +137,9 @@ pub(crate) struct Lint {
     /// Only the libraries with the oldest Rust and the oldest dependencies that they support
     #[arg(long)]
     pub(crate) oldest: bool,
+    /// Only what compiles nothing: formatting, Python files, house rules
+    #[arg(long, conflicts_with = "oldest")]
+    pub(crate) quick: bool,
 }
 
 /// Arguments of tests under tools.

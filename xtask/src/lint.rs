@@ -23,7 +23,26 @@ pub(crate) enum Adapters {
 
 /// Runs all checks, or those with other compilers.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    Steps::run(|all| if options.oldest { oldest(all) } else { steps(all, &["lint", "--oldest"]) })
+    Steps::run(|all| match options {
+        Options { oldest: true, .. } => oldest(all),
+        Options { quick: true, .. } => quick(all, &Venv::ready(&[Set::named("lint")?])?),
+        _ => steps(all, &["lint", "--oldest"]),
+    })
+}
+
+/// The checks that compile nothing.
+fn quick(steps: &mut Steps, venv: &Venv) -> Result<()> {
+    let sh = &venv.sh;
+    steps.step("rustfmt", || Ok(cmd!(sh, "cargo fmt --all --check").run()?));
+    steps.step("ruff check", || Ok(cmd!(sh, "python -m ruff check").run()?));
+    steps.step("ruff format", || Ok(cmd!(sh, "python -m ruff format --check").run()?));
+    steps.step("mypy", || {
+        // From the folder of its configuration, which names the files.
+        let _python = sh.push_dir("python");
+        Ok(cmd!(sh, "python -m mypy").run()?)
+    });
+    steps.step("house rules", house::check);
+    Ok(())
 }
 
 /// The checks with the oldest Rust and dependencies, which build into folders of their own.
@@ -46,7 +65,7 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     let venv = Venv::ready(&[Set::named("lint")?, Set::named("guide")?])?;
     let sh = &venv.sh;
     steps.beside(beside)?;
-    steps.step("rustfmt", || Ok(cmd!(sh, "cargo fmt --all --check").run()?));
+    quick(steps, &venv)?;
     steps.step("clippy", || {
         let selection = "--workspace --all-targets --all-features".split(' ');
         Ok(cmd!(sh, "cargo clippy {selection...} -- -D warnings").run()?)
@@ -58,15 +77,7 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
         let doc = cmd!(sh, "cargo {words...}");
         Ok(doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links").run()?)
     });
-    steps.step("ruff check", || Ok(cmd!(sh, "python -m ruff check").run()?));
-    steps.step("ruff format", || Ok(cmd!(sh, "python -m ruff format --check").run()?));
-    steps.step("mypy", || {
-        // From the folder of its configuration, which names the files.
-        let _python = sh.push_dir("python");
-        Ok(cmd!(sh, "python -m mypy").run()?)
-    });
     steps.step("packed crates", || package::pack_and_drop(sh));
-    steps.step("house rules", house::check);
     steps.step("guide", || guide::build(&venv).map(drop));
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
