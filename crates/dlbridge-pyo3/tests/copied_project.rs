@@ -123,6 +123,70 @@ fn a_check_after_maturin_builds_nothing_again() {
     assert!(!words.contains("Compiling pyo3"), "{words}");
 }
 
+/// The pages whose examples are for extensions.
+const PAGES: [&str; 8] = [
+    "README.md",
+    "docs/guide/README.md",
+    "docs/guide/extension.md",
+    "docs/guide/class.md",
+    "docs/guide/coming-from.md",
+    "docs/guide/gpu.md",
+    "docs/guide/operators.md",
+    "docs/guide/soundness.md",
+];
+
+/// The blocks of a page that define functions of Python or operators: the part before Python calls them, without the
+/// imports that readers do not see.
+fn blocks(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).expect("a page");
+    let blocks = text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let definitions = blocks.filter_map(|block| block.split("\n# Python::initialize();").next());
+    let hidden = |line: &str| !line.starts_with("# use ") && line != "#";
+    let lines = |text: &str| -> String {
+        let lines = text.lines().filter(|line| hidden(line));
+        lines.map(|line| format!("{}\n", line.strip_prefix("# ").unwrap_or(line))).collect()
+    };
+    let is_for_python =
+        |block: &String| ["#[py", "operator! {"].iter().any(|it| block.contains(it));
+    definitions.map(lines).filter(is_for_python).collect()
+}
+
+/// The guide's operator did not compile there, because the file imports `dlbridge_pyo3::Result`.
+#[test]
+fn every_block_of_the_guide_compiles_in_a_new_project() {
+    let copy = copied("pasted_project");
+    let source = fs::read_to_string(copy.join("src/lib.rs")).expect("a source");
+    let imports = source.lines().map(str::trim).filter(|line| line.starts_with("use "));
+    let imports: Vec<_> = imports.map(|line| format!("pub(crate) {line}")).collect();
+    assert!(imports[0].ends_with("Result};"), "{imports:?}");
+    // Each block has a `mod`, because two blocks may define one name; `super::*` are the imports of the file. The pages
+    // that show an `unsafe impl` say that such a project does not forbid it.
+    let mut text = format!("#![allow(unused)]\n\n{}\n", imports.join("\n"));
+    let blocks: Vec<_> = PAGES.iter().flat_map(|page| blocks(page)).collect();
+    assert!(blocks.len() > 20, "{} blocks", blocks.len());
+    for (number, block) in blocks.iter().enumerate() {
+        text += &format!("\nmod block_{number} {{\nuse super::*;\n{block}}}\n");
+    }
+    fs::write(copy.join("src/lib.rs"), text).expect("a source");
+    // With the features and crates that the pages name.
+    let manifest = fs::read_to_string(copy.join("Cargo.toml")).expect("a manifest");
+    let (crates, operators) = (root().join("crates"), "dlbridge-operators");
+    let manifest = manifest.replace(
+        "\ndlbridge = \"0.1\"\n",
+        &format!(
+            "\ndlbridge = {{ version = \"0.1\", features = [\"ndarray-0_17\", \"rayon\"] }}\n\
+             {operators} = {{ path = '{}' }}\nndarray = \"0.17\"\nrayon = \"1\"\n",
+            crates.join(operators).display()
+        ),
+    );
+    fs::write(copy.join("Cargo.toml"), manifest).expect("a manifest");
+    let _building = BUILD.lock();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["check", "--offline"]).current_dir(&copy).env("CARGO_TARGET_DIR", target());
+    let output = cargo.output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// PyO3 lists the members of a module that is a `mod`.
 const LISTED: &str = "
 #[pyo3::pymodule]
