@@ -49,6 +49,8 @@ def write(section: Section, *, python: bool) -> None:
     from charts import save
 
     keep(section, machine(python=python), save)
+    if section.peers:
+        counts.write_peers(section.peers)
 
 
 def rust(given: argparse.Namespace) -> Iterator[Callable[[], Section]]:

@@ -13,7 +13,11 @@ HEAD = "# instructions of dlbridge and of the floor in C or NumPy, by Python"
 # The relative growth that is reported, and the growth that fails.
 REPORTED, FAILED = 0.02, 0.05
 
+# The other library that takes the fewest instructions for a call, and its count.
+PEERS = ROOT / "benches/python/peers.txt"
+
 # By environment and path.
+Peers = dict[tuple[str, str], tuple[str, int]]
 Counts = dict[tuple[str, str], tuple[int, int | None]]
 
 
@@ -24,6 +28,28 @@ def stored() -> tuple[str, Counts]:
     for environment, path, ours, other in (row.split() for row in rows):
         counts[environment, path] = int(ours), None if other == "-" else int(other)
     return head.split()[-1], counts
+
+
+def peers() -> Peers:
+    rows = (row.split() for row in PEERS.read_text().splitlines()[1:])
+    return {(environment, path): (name, int(count)) for environment, path, name, count in rows}
+
+
+def write_peers(found: Peers) -> None:
+    """Replaces the rows that were measured."""
+    found = peers() | found
+    lines = [" ".join([*key, name, str(count)]) for key, (name, count) in sorted(found.items())]
+    head = "# the fewest instructions of another library, by `cargo xtask bench python paths --write` and `calls --write`"
+    PEERS.write_text("\n".join([head, *lines]) + "\n")
+
+
+def overtaken(old: Counts, new: Counts, peers: Peers) -> list[str]:
+    """A line for each call that took fewer instructions than every other library, and takes more now."""
+    lines = []
+    for key, (name, theirs) in peers.items():
+        if key in old and key in new and old[key][0] <= theirs < new[key][0]:
+            lines.append(f"{' '.join(key)}: {new[key][0]:,} instructions, {name} takes {theirs:,}")
+    return lines
 
 
 def python() -> str:
@@ -49,10 +75,13 @@ def compare(measured: Counts) -> None:
             print(*(f"::warning::{line}" for line in lines), sep="\n")
             with Path(summary).open("a") as file:
                 print(f"{title}\n", *(f"- {line}" for line in lines), "", sep="\n", file=file)
-    if lines := grown(old, measured, FAILED, is_same=before == python()):
+    lines = grown(old, measured, FAILED, is_same=before == python())
+    if before == python():
+        lines += overtaken(old, measured, peers())
+    if lines:
         # `cargo xtask` repeats such lines at the end of a long log.
         print(*(f"FAILED {line}" for line in lines), sep="\n")
-        sys.exit(f"expected growth of less than {FAILED:.0%}: see above")
+        sys.exit(f"expected growth of less than {FAILED:.0%}, ahead of other libraries: see above")
     if missing := [" ".join(key) for key in old if key not in measured]:
         sys.exit("\n".join(["expected a count of each stored call, found none of", *missing]))
 

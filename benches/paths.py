@@ -64,6 +64,21 @@ class Results:
                 found[path] = round(ours), None if other is None else round(other)
         return found
 
+    def peers(self) -> dict[tuple[str, str], tuple[str, int]]:
+        """The other library that takes the fewest instructions, and its count, by environment and path."""
+        found: dict[tuple[str, str], tuple[str, int]] = {}
+        for (path, library), cost in self.costs.items():
+            named = {"torch": "full", "jax": "jax"}
+            key = named.get(path.split("-", 1)[0], "bare"), path
+            count = round(cost.get("instructions", 0))
+            if (
+                library not in (FLOOR, OURS)
+                and count
+                and (key not in found or count < found[key][1])
+            ):
+                found[key] = shown(library), count
+        return found
+
     def read_records(self, lines: str) -> None:
         for line in lines.splitlines():
             match line.split("\t"):
@@ -184,7 +199,11 @@ def measured(
 
 
 # Calls of the package where NumPy is the only other package, and where frameworks are imported.
-ENVIRONMENTS = {"bare": ("numpy", "paths,calls,package"), "full": ("torch", "paths,calls,package")}
+ENVIRONMENTS = {
+    "bare": ("numpy", "paths,calls,package"),
+    "full": ("torch", "paths,calls,package"),
+    "jax": ("jax", "paths,calls"),
+}
 
 
 def counted(bare: str) -> dict[tuple[str, str], tuple[int, int | None]]:
@@ -263,7 +282,7 @@ Each number is the cost of one call less that of an empty call, with arrays of `
         subtitle = f"instructions, as multiples of {least}; logarithmic axis; dashed: the budget"
         return draw_bars("Cost of sharing an array in Python", subtitle, panels)
 
-    return Section("Python", body, "python paths", "paths", draw)
+    return Section("Python", body, "python paths", "paths", draw, results.peers())
 
 
 # Whole calls of functions of small arrays: title, and whether the other library has them.
@@ -281,6 +300,13 @@ CALLS = {
     "call-matrix": "a number of a matrix of ndarray",
     "call-bytes": "a number of `bytes`; by PyO3's `PyBuffer`",
     "call-two-large": "a number of two arrays of 1,000",
+    "call-five": "a number of five arrays",
+    "call-rank-five": "a number of an array of five axes",
+    "call-list-2": "a number of a list of two arrays",
+    "call-list-50": "a number of a list of 50",
+    "call-like": "a number of an array or a list: `PyTensorLike`",
+    "call-keep": "a number of a tensor that Rust keeps",
+    "call-allocate": "a new array, filled in place: `Allocator`",
 }
 
 
@@ -310,12 +336,13 @@ def calls() -> Section:
         build(module)
     tables: dict[str, Rows] = {"instructions": [], "nanoseconds": []}
     names = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
-    of_package = ""
+    of_package, peers = "", {}
     for framework, name in names.items():
         libraries = [OURS, "rust_numpy" if framework == "numpy" else FLOOR]
         sets = "calls,package" if framework == "numpy" else "calls"
         results = measured([framework], libraries, "", time=True, sets=sets)
-        of_package = of_package or package_table(results)
+        if framework == "numpy":
+            of_package, peers = package_table(results), results.peers()
         for what, rows in tables.items():
             for path, title in CALLS.items():
                 own = results.get(path, OURS, what)
@@ -344,7 +371,7 @@ Public calls of the Python package, beside what a NumPy user writes:
 Size of an extension of these functions alone, built as [the guide](guide/extension.md) says and by `cargo build --release`:
 
 {extension_sizes()}"""
-    return Section("Python: calls", body, "calls")
+    return Section("Python: calls", body, "calls", peers=peers)
 
 
 def row(results: Results, path: str, library: str, budget: float | None) -> list[str]:

@@ -26,6 +26,8 @@ class Section:
     command: str
     chart: str = ""
     draw: Callable[[], Any] | None = None
+    # Counts of other libraries, for `counts.write_peers`.
+    peers: Any = None
 
 
 def target() -> Path:

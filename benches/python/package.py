@@ -18,6 +18,26 @@ OWN_ATTRIBUTES = "device readonly contiguous data_ptr requires_grad"
 LEFT_OUT = "SafetensorsFile open_safetensors save_safetensors seal_safetensors Channel Loan Message SealedTensors UnsealedTensors channel empty_sealed open_handle open_sealed seal"
 
 
+class Producer:
+    """An object with DLPack's methods alone, in Python."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class Described:
+    """An object with `__array_interface__` alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.__array_interface__ = array, array.__array_interface__
+
+
 def calls() -> dict[str, tuple[Call, Call | None]]:
     """Each call, and NumPy's where it has one."""
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -25,6 +45,8 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
     scalar, number = dlbridge.from_dlpack(np.array(1.5)), np.array(1.5)
     own, bits = dlbridge.zeros((2, 3)), bytes(24)
     large, large_x = dlbridge.zeros(1 << 16, dtype="uint8"), np.zeros(1 << 16, "uint8")
+    rows_x = np.zeros((20, 3))
+    rows_t, pickled = dlbridge.from_dlpack(rows_x), [pickle.dumps(it, 5) for it in (t, x)]
 
     def both(function: Callable[[Any], Any]) -> tuple[Call, Call]:
         return (function, (t,)), (function, (x,))
@@ -46,6 +68,19 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
             (partial(dlbridge.zeros, dtype="float32"), ((2, 3),)),
             (partial(np.zeros, dtype="float32"), ((2, 3),)),
         ),
+        "from_dlpack(methods)": (
+            (dlbridge.from_dlpack, (Producer(x),)),
+            (np.from_dlpack, (Producer(x),)),
+        ),
+        "from_dlpack(interface)": (
+            (dlbridge.from_dlpack, (Described(x),)),
+            (np.asarray, (Described(x),)),
+        ),
+        "from_dlpack(view)": (
+            (dlbridge.from_dlpack, (memoryview(x),)),
+            (np.asarray, (memoryview(x),)),
+        ),
+        "SupportsDLPack": ((isinstance, (x, dlbridge.SupportsDLPack)), None),
         "inspect": ((dlbridge.inspect, (x,)), None),
         "numpy": ((methodcaller("numpy"), (t,)), (methodcaller("view"), (x,))),
         "zeros.numpy": ((methodcaller("numpy"), (own,)), (methodcaller("view"), (x,))),
@@ -79,6 +114,11 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
     for function in (len, list, repr, memoryview):
         rows[function.__name__] = both(function)
     rows["pickle"] = both(partial(pickle.dumps, protocol=5))
+    rows["pickle.loads"] = (pickle.loads, (pickled[0],)), (pickle.loads, (pickled[1],))
+    long = np.arange(300.0)
+    of_long = methodcaller("tolist")
+    rows["tolist(300)"] = (of_long, (dlbridge.from_dlpack(long),)), (of_long, (long,))
+    rows["list(20)"] = (list, (rows_t,)), (list, (rows_x,))
     for name in ATTRIBUTES.split():
         rows[name] = both(attrgetter(name))
     for name in OWN_ATTRIBUTES.split():

@@ -134,6 +134,17 @@ def test_only_a_call_that_became_worse_is_reported(benches, old, new, change):
     assert benches.counts.grown({KEY: (1000, None)}, {KEY: (2000, None)}, 0.02, is_same=False) == []
 
 
+def test_a_call_that_another_library_overtook_is_reported(benches):
+    peers = {KEY: ("dlpark", 1100), ("bare", "unknown"): ("dlpark", 1)}
+    overtaken = benches.counts.overtaken
+    assert overtaken({KEY: (1090, 900)}, {KEY: (1110, 900)}, peers) == [
+        "bare torch-in: 1,110 instructions, dlpark takes 1,100"
+    ]
+    assert overtaken({KEY: (1090, 900)}, {KEY: (1100, 900)}, peers) == []
+    # It was behind before.
+    assert overtaken({KEY: (1105, 900)}, {KEY: (1110, 900)}, peers) == []
+
+
 @pytest.mark.parametrize(
     ("cost", "is_reported", "fails"),
     [(1060, False, False), (1075, True, False), (1105, True, True)],

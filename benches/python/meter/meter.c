@@ -20,7 +20,7 @@
 #define CALLGRIND_DUMP_STATS_AT(label) ((void)(label))
 #endif
 
-enum { MOST_ARGUMENTS = 2 };
+enum { MOST_ARGUMENTS = 5 };
 
 /* `then(function(*arguments))`, or without `then` if that is null. */
 typedef struct {

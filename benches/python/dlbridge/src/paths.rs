@@ -2,8 +2,11 @@
 //! Invariant: every function does what the same name in `../../floor/floor.c` does.
 #![allow(unsafe_code, reason = "writing without a borrow is unsafe")]
 
-use dlbridge::{ArcTensor, Tensor};
-use dlbridge_pyo3::{Error, ExportDlpack, PyTensor, PyTensorMut, Result, dlpack_methods};
+use dlbridge::{ArcTensor, Parts, Tensor};
+use dlbridge_pyo3::{
+    Allocator, Error, ExportDlpack, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Result,
+    dlpack_methods,
+};
 use ndarray::Array2;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -127,6 +130,75 @@ fn sum_by_eights(array: PyTensor) -> Result<f64> {
     Ok(sums.iter().sum::<f64>() + rest)
 }
 
+/// What never reaches Python: the sum of 1,000 elements of a view.
+#[pyfunction]
+fn rust_sum() -> Result<f64> {
+    let tensor = std::hint::black_box(Tensor::from(vec![0.0015_f64; 1000]));
+    Ok((tensor.view::<f64>()?.iter().sum::<f64>() * 2.0).round() / 2.0)
+}
+
+/// The same: a transposed matrix of 32 x 32 becomes contiguous.
+#[pyfunction]
+fn rust_copy() -> Result<f32> {
+    let tensor = std::hint::black_box(Tensor::from(vec![1.5_f32; 1024]));
+    let copy = tensor.reshape(&[32, 32])?.permute(&[1, 0])?.to_contiguous()?;
+    copy.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+}
+
+/// The same: out through the C ABI, and in again.
+#[pyfunction]
+fn rust_round_trip() -> Result<f32> {
+    let raw = std::hint::black_box(new_tensor()?).into_raw();
+    // SAFETY: the pointer was returned a line above.
+    let tensor = unsafe { Tensor::from_raw(raw) }?;
+    tensor.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+}
+
+/// A number of each array of a list.
+#[pyfunction]
+fn call_list(list: Vec<PyTensorOf<f64, 1>>) -> f64 {
+    list.iter().map(|x| x.view().iter().sum::<f64>()).sum()
+}
+
+/// A number of five arrays.
+#[pyfunction]
+fn call_five(
+    a: PyTensorOf<f64, 1>,
+    b: PyTensorOf<f64, 1>,
+    c: PyTensorOf<f64, 1>,
+    d: PyTensorOf<f64, 1>,
+    e: PyTensorOf<f64, 1>,
+) -> f64 {
+    [a, b, c, d, e].iter().map(|x| x.view().iter().sum::<f64>()).sum()
+}
+
+/// A number of an array of five axes.
+#[pyfunction]
+fn call_rank_five(x: PyTensorOf<f64, 5>) -> f64 {
+    x.view().iter().sum()
+}
+
+/// A number of whatever `numpy.asarray` accepts.
+#[pyfunction]
+fn call_like(x: PyTensorLike<f64, 1>) -> f64 {
+    x.view().iter().sum()
+}
+
+/// A number of a tensor that outlives its argument.
+#[pyfunction]
+fn call_keep(x: PyTensor) -> Result<f64> {
+    let kept = std::hint::black_box(x.into_inner());
+    Ok(kept.view::<f64>()?.iter().sum())
+}
+
+/// A new array of the caller's type, filled in place.
+#[pyfunction]
+fn call_allocate<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let mut made = Allocator::of(x).zeros::<f64>(&[4])?;
+    made.as_slice_mut::<f64>()?.fill(1.5);
+    made.to_caller(x)
+}
+
 /// 64 KiB of zeros.
 #[pyfunction]
 fn zeros() -> Result<PyTensor> {
@@ -156,6 +228,15 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(make_exchange, module)?)?;
     module.add_function(wrap_pyfunction!(make_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(make_class, module)?)?;
+    module.add_function(wrap_pyfunction!(call_allocate, module)?)?;
+    module.add_function(wrap_pyfunction!(call_keep, module)?)?;
+    module.add_function(wrap_pyfunction!(call_like, module)?)?;
+    module.add_function(wrap_pyfunction!(call_rank_five, module)?)?;
+    module.add_function(wrap_pyfunction!(call_five, module)?)?;
+    module.add_function(wrap_pyfunction!(call_list, module)?)?;
+    module.add_function(wrap_pyfunction!(rust_round_trip, module)?)?;
+    module.add_function(wrap_pyfunction!(rust_copy, module)?)?;
+    module.add_function(wrap_pyfunction!(rust_sum, module)?)?;
     module.add_function(wrap_pyfunction!(make, module)?)?;
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! The paths of the benchmark through rust-numpy, which knows NumPy's arrays and no others.
 
 use numpy::ndarray::Array2;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray5,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -26,6 +29,27 @@ fn make_numpy(py: Python<'_>) -> PyResult<Bound<'_, PyArray2<f32>>> {
     let array = Array2::from_shape_vec((2, 3), elements);
     let array = array.map_err(|error| PyTypeError::new_err(error.to_string()))?;
     Ok(PyArray2::from_owned_array(py, array))
+}
+
+#[pyfunction]
+fn call_list(list: Vec<PyReadonlyArray1<'_, f64>>) -> f64 {
+    list.iter().map(|x| x.as_array().sum()).sum()
+}
+
+#[pyfunction]
+fn call_five(
+    a: PyReadonlyArray1<'_, f64>,
+    b: PyReadonlyArray1<'_, f64>,
+    c: PyReadonlyArray1<'_, f64>,
+    d: PyReadonlyArray1<'_, f64>,
+    e: PyReadonlyArray1<'_, f64>,
+) -> f64 {
+    [a, b, c, d, e].iter().map(|x| x.as_array().sum()).sum()
+}
+
+#[pyfunction]
+fn call_rank_five(x: PyReadonlyArray5<'_, f64>) -> f64 {
+    x.as_array().sum()
 }
 
 type Vector<'a, 'py> = &'a Bound<'py, PyArray1<f64>>;
@@ -66,6 +90,9 @@ fn call_write_unchecked(x: Vector<'_, '_>) {
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
+    module.add_function(wrap_pyfunction!(call_list, module)?)?;
+    module.add_function(wrap_pyfunction!(call_five, module)?)?;
+    module.add_function(wrap_pyfunction!(call_rank_five, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(call_one_unchecked, module)?)?;
