@@ -11,20 +11,11 @@ use std::time::Duration;
 use dlbridge::safetensors_0_8::header::Entry;
 use dlbridge::{DType, Error, Tensor};
 
+use crate::refused;
 use crate::wait::{Deadline, WaitError};
-use crate::{SealedTensors, refused};
 
-fn unsupported<T>() -> Result<T, Error> {
+pub(crate) fn unsupported<T>() -> Result<T, Error> {
     Err(refused(format!("expected Linux, found {}; send the bytes instead", std::env::consts::OS)))
-}
-
-/// Opens sealed tensors by a handle: on Linux. Here, it is an error.
-///
-/// # Errors
-///
-/// [`Refused`](Error::Refused).
-pub fn open_handle(_handle: &[u8]) -> Result<SealedTensors, Error> {
-    unsupported()
 }
 
 /// A mapping that is only read.

@@ -76,19 +76,23 @@ mod handle;
 mod header;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
+mod serve;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 mod socket;
 mod wait;
 
 pub use channel::{Channel, Loan, Message, Pool, Ready};
-pub use filling::{Builder, Filling};
+pub use filling::{Builder, Filling, seal, seal_file};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[doc(hidden)]
 pub use fork::process;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub use handle::{Opening, Opens, open_handle};
+pub use handle::{Opening, open_handle};
+pub use sealed::SealedTensors;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub use memfd::open_handle;
-pub use sealed::{SealedTensors, seal, seal_file};
+pub use sealed::open_handle;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use serve::Opens;
 pub use wait::WaitError;
 
 use std::fmt;

@@ -2,23 +2,15 @@
 //! Invariant: the header is read from the mapping after the seals were checked.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
-use dlbridge::safetensors_0_8::file::{self, FileError};
-use dlbridge::safetensors_0_8::little_endian;
 use dlbridge::{Error, Tensor};
 
-use crate::Builder;
 use crate::header::{Contents, Entry};
 use crate::memfd::{Map, SealedFile};
-
-/// The name of a tensor that is sealed without one.
-const ONE: &str = "tensor";
 
 /// Named tensors in a sealed memory file, which no process can change.
 ///
@@ -30,7 +22,7 @@ pub struct SealedTensors {
     map: Arc<Map>,
     contents: Arc<Contents>,
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) handles: Arc<crate::handle::Handles>,
+    pub(crate) handles: Arc<crate::serve::Handles>,
 }
 
 impl SealedTensors {
@@ -169,87 +161,12 @@ impl AsRef<[u8]> for Mapped {
     }
 }
 
-/// A sealed copy of one tensor, under the name `tensor`.
+/// Opens sealed tensors by a handle: on Linux. Here, it is an error.
 ///
 /// # Errors
 ///
-/// As [`seal`].
-impl TryFrom<&Tensor> for SealedTensors {
-    type Error = Error;
-
-    fn try_from(tensor: &Tensor) -> Result<Self, Error> {
-        seal([(ONE, tensor)])
-    }
-}
-
-/// Seals a copy of each tensor. A [`Builder`] avoids the copy of values that are still to be computed.
-///
-/// ```
-/// # #[cfg(target_os = "linux")]
-/// # fn main() -> Result<(), dlbridge::Error> {
-/// use dlbridge::Tensor;
-/// use dlbridge_sealed::seal;
-///
-/// let (x, y) = (Tensor::from(vec![1_i32, 2]), Tensor::from(vec![0.5_f64]));
-/// let sealed = seal([("x", &x), ("y", &y)])?;
-/// assert_eq!(sealed.names().collect::<Vec<_>>(), ["x", "y"]);
-/// # Ok(())
-/// # }
-/// # #[cfg(not(target_os = "linux"))]
-/// # fn main() {}
-/// ```
-///
-/// # Errors
-///
-/// [`NotHostAccessible`](Error::NotHostAccessible), and those of [`Builder::allocate`].
-pub fn seal<'a, N: Into<String>>(
-    tensors: impl IntoIterator<Item = (N, &'a Tensor)>,
-) -> Result<SealedTensors, Error> {
-    let tensors = tensors.into_iter().map(|(name, tensor)| (name.into(), tensor));
-    let tensors: Vec<(String, &Tensor)> = tensors.collect();
-    let builder = tensors.iter().fold(Builder::new(), |builder, (name, tensor)| {
-        builder.tensor(name, tensor.dtype(), tensor.shape())
-    });
-    let mut filling = builder.allocate()?;
-    for (name, tensor) in tensors {
-        filling.copy_from(&name, tensor)?;
-    }
-    filling.seal()
-}
-
-/// Seals a copy of a safetensors file, or of a sharded model by its index (`*.index.json`): one copy for all processes
-/// of the machine. None of them can change it, and later changes of the file do not reach it.
-///
-/// ```no_run
-/// # fn main() -> std::io::Result<()> {
-/// let sealed = dlbridge_sealed::seal_file("model.safetensors")?;
-/// println!("{} tensors", sealed.names().len());
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-///
-/// Those of [`Archive::open`](dlbridge::safetensors_0_8::Archive::open),
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a file that becomes shorter meanwhile, and those of
-/// [`Builder::allocate`].
-pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {
-    let path = path.as_ref();
-    let Contents { entries, metadata, .. } = file::open(path, |_, _| Ok(()))?;
-    let mut builder = Builder::new();
-    for Entry { name, dtype, shape, .. } in &entries {
-        builder = builder.tensor(name, little_endian(*dtype)?, shape);
-    }
-    let texts = metadata.into_iter();
-    let builder = texts.fold(builder, |builder, (key, value)| builder.metadata(key, value));
-    let mut filling = builder.allocate()?;
-    // Opened once more, so that one shard is open at a time. The tensors of a file follow each other without a gap.
-    let again = file::open(path, |file, entries| {
-        entries.iter().try_for_each(|entry| filling.read_from(&entry.name, file))
-    })?;
-    if again.entries != entries {
-        let reason = "expected the same tensors while the file is copied, found others";
-        return Err(FileError::of(path)(io::Error::new(io::ErrorKind::InvalidData, reason)));
-    }
-    Ok(filling.seal()?)
+/// [`Refused`](Error::Refused).
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn open_handle(_handle: &[u8]) -> Result<SealedTensors, Error> {
+    crate::memfd::unsupported()
 }

@@ -15,51 +15,12 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::{SealedTensors, refused, system};
+use crate::{refused, system};
 
 /// A descriptor travels beside a byte at least.
 const BYTE: [u8; 1] = [0];
 /// The most descriptors that one call receives.
 const MOST: usize = 4;
-
-impl SealedTensors {
-    /// Sends the descriptor over a Unix socket, with one byte. In Python, `socket.recv_fds` receives it.
-    ///
-    /// ```
-    /// use std::os::unix::net::UnixStream;
-    ///
-    /// use dlbridge::Tensor;
-    /// use dlbridge_sealed::SealedTensors;
-    ///
-    /// let (here, there) = UnixStream::pair()?;
-    /// SealedTensors::try_from(&Tensor::from(vec![1_i64, 2]))?.send(&here)?;
-    ///
-    /// // In the other process:
-    /// let sealed = SealedTensors::receive(&there)?;
-    /// assert_eq!(sealed.tensor("tensor")?.as_slice::<i64>()?, [1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](Error::Refused) with what the system says.
-    pub fn send(&self, socket: impl AsFd) -> Result<(), Error> {
-        send_file(socket, self)
-    }
-
-    /// Receives a descriptor and one byte, as [`send`](Self::send) or `socket.send_fds` in Python
-    /// sends them, and checks the file.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](Error::Refused) if anything but one descriptor arrives, and those of
-    /// [`try_from`](Self::try_from).
-    pub fn receive(socket: impl AsFd) -> Result<Self, Error> {
-        let file = receive_file(socket)?
-            .ok_or_else(|| refused("expected one descriptor, found the end of the stream".into()));
-        Self::try_from(file?)
-    }
-}
 
 /// Sends one byte with a descriptor.
 pub(crate) fn send_file(socket: impl AsFd, file: impl AsFd) -> Result<(), Error> {

@@ -1,11 +1,8 @@
 //! Devices: a kind and an ordinal, as plain numbers, so that kinds newer than DLPack 1.3 pass through.
 
 use std::fmt;
-use std::str::FromStr;
 
 use dlbridge_sys::{DLDevice, DLDeviceType};
-
-use crate::Error;
 
 /// A kind of device: DLPack's `DLDeviceType`, kept as a number so that a newer producer's kind can
 /// be carried.
@@ -186,27 +183,4 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({self})")
     }
-}
-
-impl FromStr for Device {
-    type Err = Error;
-
-    /// Parses what `Display` writes; a name without a number means device 0.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let (name, id) = text.split_once(':').unwrap_or((text, "0"));
-        let kind = DeviceKind::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name() == Some(name))
-            .or_else(|| name.strip_prefix("kind").and_then(number).map(DeviceKind));
-        match (kind, number(id)) {
-            (Some(kind), Some(id)) => Ok(Self::new(kind, id)),
-            _ => Err(Error::UnknownName { what: "device", name: text.into() }),
-        }
-    }
-}
-
-/// A number in a name. To `parse`, a plus sign is part of a number; it is no part of a name.
-fn number(text: &str) -> Option<i32> {
-    if text.starts_with('+') { None } else { text.parse().ok() }
 }

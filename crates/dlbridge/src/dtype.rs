@@ -2,11 +2,8 @@
 //! stored; an unknown type fails only when its elements are accessed.
 
 use std::fmt;
-use std::str::FromStr;
 
 use dlbridge_sys::{DLDataType, DLDataTypeCode};
-
-use crate::Error;
 
 /// The kind of number an element is: DLPack's `DLDataTypeCode`, kept as a number so that a newer
 /// producer's code can be carried.
@@ -248,50 +245,9 @@ impl fmt::Debug for DType {
     }
 }
 
-impl FromStr for DType {
-    type Err = Error;
-
-    /// Parses what `Display` writes: `float32`, `bool`, `float8_e4m3fn`, `int8x16`, `code200:16`. A width that no
-    /// number has is not a name: `float99` is most likely a slip.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        parse(text).ok_or_else(|| Error::UnknownName { what: "dtype", name: text.into() })
-    }
-}
-
-fn parse(text: &str) -> Option<DType> {
-    // A lane count follows the last 'x', unless that 'x' belongs to the name (none ends in xN).
-    if let Some((head, lanes)) = text.rsplit_once('x') {
-        if let (Some(dtype), Some(lanes @ 1..)) = (parse_one_lane(head), number(lanes)) {
-            return Some(dtype.with_lanes(lanes));
-        }
-    }
-    parse_one_lane(text)
-}
-
-fn parse_one_lane(text: &str) -> Option<DType> {
-    if let Some((code, bits)) = text.strip_prefix("code").and_then(|rest| rest.split_once(':')) {
-        return Some(DType::new(TypeCode(number(code)?), number(bits)?));
-    }
-    if text == "bool" {
-        return Some(DType::BOOL);
-    }
-    TypeCode::ALL.iter().find_map(|&code| {
-        let rest = text.strip_prefix(code.name()?)?;
-        match code.fixed_bits() {
-            Some(bits) => rest.is_empty().then_some(DType::new(code, bits)),
-            None => number(rest).filter(|&bits| is_width(bits)).map(|bits| DType::new(code, bits)),
-        }
-    })
-}
-
 /// Whether a name may have this width: a power of two, or fewer bits than a byte.
-const fn is_width(bits: u8) -> bool {
+pub(crate) const fn is_width(bits: u8) -> bool {
     bits.is_power_of_two() || bits < 8 && bits != 0
-}
-
-/// Digits alone: what `parse` takes beside them (a plus sign) is no part of a name.
-fn number<N: FromStr>(digits: &str) -> Option<N> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// The bits of a value that a conversion of elements may lose: of its digits, and of a float's exponent; `None` where it

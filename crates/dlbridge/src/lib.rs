@@ -58,6 +58,7 @@ mod error;
 #[doc(hidden)]
 pub mod layout;
 mod memory;
+mod names;
 #[doc(hidden)]
 pub mod protocol;
 

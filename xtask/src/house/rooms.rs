@@ -1,21 +1,22 @@
 //! The order of rooms: a file or folder directly in a crate's `src/` uses only those before it, so that it can be read
-//! without those behind it. `ARCHITECTURE.md` has the same list. Names that a crate's root re-exports are not followed.
+//! without those behind it. `ARCHITECTURE.md` has the same list. A name that the root re-exports counts as its room; those of
+//! a re-export by `*`, and what an exported macro writes in a user's crate, are not followed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The page, and the heading of its table.
 const PAGE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "\n## Order of rooms\n";
 /// The rooms of each crate, the lowest first.
 const ROOMS: [(&str, &str); 7] = [
-    ("crates/dlbridge", "access device dtype error layout memory tensor protocol adapters"),
+    ("crates/dlbridge", "access device dtype error names layout memory tensor protocol adapters"),
     (
         "crates/dlbridge-pyo3",
-        "error interpreter release dtypes ffi stream types object export import class arguments framework",
+        "error interpreter release dtypes ffi stream object types export import class arguments framework",
     ),
     (
         "crates/dlbridge-sealed",
-        "wait elsewhere fork check memfd header socket handle filling sealed channel",
+        "wait elsewhere fork check memfd header socket serve sealed handle filling channel",
     ),
     (
         "crates/dlbridge-operators",
@@ -44,6 +45,8 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
         if !table.contains(&format!("| `{place}` | {row} |")) {
             findings.push(format!("{PAGE}: expected a row of the rooms of `{place}`: {row}"));
         }
+        let root = files.iter().find(|(name, _)| *name == format!("{folder}lib.rs"));
+        let exported = root.map(|(_, text)| exported(text)).unwrap_or_default();
         for (name, text) in files {
             let Some(room) = name.strip_prefix(&folder).and_then(room) else { continue };
             let Some(own) = order.iter().position(|one| *one == room) else {
@@ -51,7 +54,8 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
                 continue;
             };
             let used = used(text).into_iter().filter_map(|used| {
-                order.iter().position(|one| *one == used).filter(|at| *at > own)
+                let used = exported.get(&used).unwrap_or(&used);
+                order.iter().position(|one| one == used).filter(|at| *at > own)
             });
             against.extend(used.map(|at| format!("{place}: {room} uses {}", order[at])));
         }
@@ -68,9 +72,23 @@ fn room(path: &str) -> Option<&str> {
     (path.ends_with(".rs") && !["lib", "main"].contains(&room)).then_some(room)
 }
 
+/// The names that the root of a crate re-exports, each with its room.
+fn exported(root: &str) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for path in root.split("\npub use ").skip(1) {
+        let path = path.split(';').next().unwrap_or_default();
+        let list = path.split_once('{').map_or(path, |(_, list)| list.trim_end_matches('}'));
+        for name in list.split(',') {
+            let name = name.trim().rsplit([':', ' ']).next().unwrap_or_default();
+            names.insert(name.to_owned(), first(path));
+        }
+    }
+    names
+}
+
 /// The first segments of the paths in the crate that a source names, outside of comments and its tests.
 fn used(text: &str) -> BTreeSet<String> {
-    let code = text.split("#[cfg(test)]\nmod").next().unwrap_or_default();
+    let code = text.split("\nmod tests {").next().unwrap_or_default().replace("$crate::", "");
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     let code = lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect::<String>();
     let mut used = BTreeSet::new();
@@ -105,7 +123,7 @@ mod tests {
     #[test]
     fn the_first_segments_are_found() {
         let text = "use crate::memory::{a, b};\nuse crate::{\n    layout::{x, y}, Error,\n};\n// crate::no\n\
-            fn f() { crate::tensor::g() }\n#[cfg(test)]\nmod tests {\n use crate::not; }";
+            fn f() { crate::tensor::g(); $crate::not() }\n#[cfg(test)]\nmod tests {\n use crate::not; }";
         let names: Vec<_> = used(text).into_iter().collect();
         assert_eq!(names, ["Error", "layout", "memory", "tensor"]);
         assert_eq!(room("memory/handle/mod.rs"), Some("memory"));
@@ -119,6 +137,12 @@ mod tests {
             file("crates/dlbridge/src/memory/one.rs", "use crate::{layout::Layout, tensor::View};"),
             file("crates/dlbridge/src/tensor/two.rs", "use crate::memory::Handle;"),
             file("crates/dlbridge/src/attic.rs", ""),
+            file(
+                "crates/dlbridge/src/lib.rs",
+                "mod x;\npub use tensor::{\n    View as Seen, b::Tensor,\n};\npub use error::E;\n",
+            ),
+            file("crates/dlbridge/src/layout/three.rs", "use crate::Seen;"),
+            file("crates/dlbridge/src/access.rs", "use crate::{E, Tensor};"),
         ];
         let found = check(&files);
         let mine: Vec<_> = found.iter().filter(|it| it.starts_with("crates/dlbridge")).collect();
@@ -126,6 +150,9 @@ mod tests {
             mine,
             [
                 "crates/dlbridge/src/attic.rs: `house/rooms.rs` does not list the room attic",
+                "crates/dlbridge: access uses error, which stands behind it in `house/rooms.rs`",
+                "crates/dlbridge: access uses tensor, which stands behind it in `house/rooms.rs`",
+                "crates/dlbridge: layout uses tensor, which stands behind it in `house/rooms.rs`",
                 "crates/dlbridge: memory uses tensor, which stands behind it in `house/rooms.rs`",
             ]
         );

@@ -36,6 +36,7 @@ use nalgebra::{
 
 use super::describable;
 use super::memory::{borrow, borrow_mut, export, export_frozen};
+pub use super::nalgebra_0_35_memory::Transposed;
 use super::nalgebra_0_35_memory::{Rows, dims};
 use crate::{Element, Error, Parts, Plain, Tensor, TensorMut, TensorRef, View};
 
@@ -109,22 +110,6 @@ where
         borrow_mut(matrix)
     }
 }
-
-/// The transpose of a row-major tensor of two axes, as a view `V`: its rows run along the tensor's
-/// second axis, so that no copy is needed.
-///
-/// ```
-/// use dlbridge::Tensor;
-/// use dlbridge::nalgebra_0_35::Transposed;
-/// use nalgebra::{MatrixView3x2, Vector2, Vector3};
-///
-/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).build()?;
-/// let Transposed(transpose) = tensor.view_as::<Transposed<MatrixView3x2<i32>>>()?;
-/// assert_eq!(transpose * Vector2::new(1, 10), Vector3::new(41, 52, 63));
-/// # Ok::<(), dlbridge::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transposed<V>(pub V);
 
 views!(['a, T: Plain, R: Dim, C: Dim, S: Dim] MatrixView<'a, T, R, C, U1, S>);
 views!(['a, T: Plain, R: Dim, C: Dim, S: Dim] Transposed<MatrixView<'a, T, R, C, U1, S>>);

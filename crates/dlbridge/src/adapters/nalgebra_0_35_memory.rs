@@ -12,7 +12,6 @@ use nalgebra::{
 };
 
 use super::memory::{Strided, StridedMut, ViewMutOf, ViewOf};
-use super::nalgebra_0_35::Transposed;
 use crate::layout::Lists;
 use crate::memory::Checked;
 use crate::{Element, Error, Plain};
@@ -56,6 +55,22 @@ where
         self.data.ptr_mut()
     }
 }
+
+/// The transpose of a row-major tensor of two axes, as a view `V`: its rows run along the tensor's
+/// second axis, so that no copy is needed.
+///
+/// ```
+/// use dlbridge::Tensor;
+/// use dlbridge::nalgebra_0_35::Transposed;
+/// use nalgebra::{MatrixView3x2, Vector2, Vector3};
+///
+/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).build()?;
+/// let Transposed(transpose) = tensor.view_as::<Transposed<MatrixView3x2<i32>>>()?;
+/// assert_eq!(transpose * Vector2::new(1, 10), Vector3::new(41, 52, 63));
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transposed<V>(pub V);
 
 /// Which axis the rows run along.
 #[derive(Clone, Copy, PartialEq, Eq)]
