@@ -7,7 +7,7 @@ use std::ops::Deref;
 use dlbridge::{Element, Tensor, TypeCode};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyList, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Conversion, error_of, is_refusal, unless_refused};
@@ -66,6 +66,14 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
     const INPUT_TYPE: pyo3::inspect::PyStaticExpr = super::hints::LIKE;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
+        // Python's own lists and numbers have no protocol for arrays: to ask takes as long as NumPy's conversion.
+        let is_plain = object.is_exact_instance_of::<PyList>()
+            || object.is_exact_instance_of::<PyTuple>()
+            || object.is_exact_instance_of::<PyFloat>()
+            || object.is_exact_instance_of::<PyInt>();
+        if is_plain {
+            return Ok(Self(PyTensorOf::new(through_pyo3(|| converted::<T>(object, None))?)?));
+        }
         let tensor = match import_tensor(object) {
             Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
                 tensor
@@ -94,11 +102,13 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
         }
         (array, _) => array?,
     };
+    // NumPy's `dtype.name` is Python code, which takes as long as the conversion of a short list.
+    let imported = unless_refused(py, import_tensor(array.as_borrowed()))?;
+    if let Some(tensor) = imported.filter(|tensor| tensor.dtype() == T::DTYPE) {
+        return Ok(tensor);
+    }
     let found = array.attribute(intern!(py, "dtype"))?;
     let (name, wanted) = (found.attribute(intern!(py, "name"))?, T::DTYPE.to_string());
-    if name.eq(&wanted)? && found.attribute(intern!(py, "isnative"))?.is_truthy()? {
-        return import_tensor(array.as_borrowed());
-    }
     let kind: String = found.attribute(intern!(py, "kind"))?.extract()?;
     let are_integers =
         matches!(&*kind, "i" | "u") && matches!(T::DTYPE.code, TypeCode::INT | TypeCode::UINT);
