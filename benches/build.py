@@ -98,16 +98,21 @@ def build(module: str) -> None:
         shutil.copy(peer / f"bench_{module}.py", modules())
 
 
-def extension_size(module: str, profile: dict[str, str]) -> tuple[int, int]:
-    """Bytes of an extension of the calls alone, and of it in a wheel, which is a ZIP archive."""
+def extension_size(module: str, profile: dict[str, str], *features: str) -> tuple[int, int, float]:
+    """Bytes of an extension of the calls alone, and of it in a wheel, which is a ZIP archive. CPU seconds to compile all of it."""
     manifest = SOURCES / ("dlbridge" if module == OURS else f"peers/{module}")
     folder = target() / "bench/sizes"
+    # A build from nothing has the seconds.
+    shutil.rmtree(folder, ignore_errors=True)
     settings = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in profile.items()}
-    words = ["cargo", "build", "--quiet", "--release", "--locked"]
+    words = ["cargo", "build", "--quiet", "--release", "--locked", "--no-default-features"]
     where = ["--manifest-path", manifest / "Cargo.toml", "--target-dir", folder]
-    run(*words, "--no-default-features", *where, **settings)
+    before = os.times()
+    run(*words, "--features", ",".join(features), *where, **settings)
+    after = os.times()
+    seconds = sum(after[2:4]) - sum(before[2:4])
     content = (folder / f"release/libbench_{module}.so").read_bytes()
-    return len(content), len(zlib.compress(content))
+    return len(content), len(zlib.compress(content)), seconds
 
 
 def version(module: str) -> str | None:

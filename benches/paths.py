@@ -318,14 +318,21 @@ PROFILES = {
 
 
 def extension_sizes() -> str:
-    """The sizes of two extensions that have the same functions, by dlbridge and by rust-numpy."""
+    """The sizes of three extensions with the same functions: by dlbridge, without its default features, by rust-numpy."""
     rows: Rows = []
     for name, profile in PROFILES.items():
-        ours, other = (extension_size(module, profile) for module in (OURS, "rust_numpy"))
-        for what, own, less in zip(("file", "in a wheel"), ours, other, strict=True):
-            cells = (f"{count / 1000:,.0f}" for count in (own, less, own - less))
-            rows.append([name, what, *cells])
-    return table("profile | KB | dlbridge | rust-numpy | more", "llrrr", rows)
+        builds = [
+            extension_size(OURS, profile, "whole"),
+            extension_size(OURS, profile),
+            extension_size("rust_numpy", profile),
+        ]
+        scales = {"file, KB": 1000, "in a wheel, KB": 1000, "CPU seconds to compile": 1}
+        for (what, scale), values in zip(scales.items(), zip(*builds, strict=True), strict=True):
+            whole, lean, other = (value / scale for value in values)
+            cells = (whole, lean, other, whole - other, lean - other)
+            rows.append([name, what, *(f"{cell:,.0f}" for cell in cells)])
+    heads = "profile |  | dlbridge | without features | rust-numpy | more | more without features"
+    return table(heads, "llrrrrr", rows)
 
 
 def calls() -> Section:

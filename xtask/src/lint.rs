@@ -88,8 +88,8 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Each library that has features, with none, with each one, whose examples run, and with those over large crates at once. These
-/// cannot interact, since each adapter has a folder of its own, and most of the time goes into their crates.
+/// Each library that has features, with none, where its errors name those that are missing, with each one, whose examples
+/// run, and with those over large crates at once. These cannot interact, since each adapter has a folder of its own, and most of the time goes into their crates.
 /// (The step `clippy` has all; `cargo xtask package` builds each one alone.)
 fn each_feature(venv: &Venv) -> Result<()> {
     for library in workspace::libraries()? {
@@ -101,6 +101,11 @@ fn each_feature(venv: &Venv) -> Result<()> {
             cmd!(venv.sh, "cargo clippy --package {name} --lib {chosen...} -- -D warnings").run()
         };
         clippy(&["--no-default-features"])?;
+        if shell::root().join(library.folder()).join("tests/without_features.rs").exists() {
+            let test = "--no-default-features --test without_features".split(' ');
+            let test = cmd!(venv.sh, "cargo test --quiet --package {name} {test...}");
+            venv.embedding(test).run()?;
+        }
         let (large, small): (Vec<_>, Vec<_>) = features.into_iter().partition(|it| is_large(it));
         let adapters = shell::root().join(library.folder()).join("src/adapters/mod.rs");
         let adapters = std::fs::read_to_string(adapters).unwrap_or_default();

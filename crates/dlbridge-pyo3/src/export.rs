@@ -6,15 +6,14 @@
 use std::ffi::c_int;
 
 use dlbridge::protocol::call::Request;
-use dlbridge::protocol::stream::{Platform, platform};
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::dtypes::numpy::{number_of, typestr_of};
+use crate::dtypes::numpy::number_of;
 use crate::error::{error_of, unless_refused};
 use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
@@ -126,51 +125,6 @@ pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, P
         None => made::text(py, &dtype.to_string())?.into_any(),
     };
     Ok(numpy.call_method1(intern!(py, "dtype"), (kind,))?)
-}
-
-/// The dict of a tensor with elements of this type string.
-pub(crate) fn array_interface_of<'py>(
-    py: Python<'py>,
-    tensor: &Tensor,
-    typestr: &str,
-) -> PyResult<Bound<'py, PyDict>> {
-    let itemsize = i64::from(tensor.dtype().bits / 8);
-    let interface = made::Entries::new(py)?;
-    interface.set("version", 3_i64)?;
-    interface.set("typestr", typestr)?;
-    interface.set("data", (tensor.data_ptr().addr(), tensor.is_read_only()))?;
-    interface.set("shape", tensor.shape())?;
-    // None means contiguous in row-major order.
-    if !tensor.is_contiguous() {
-        let strides = tensor.strides().iter().map(|stride| stride.wrapping_mul(itemsize));
-        interface.set("strides", &*strides.collect::<Vec<_>>())?;
-    }
-    Ok(interface.into_dict())
-}
-
-/// The dict for `__cuda_array_interface__` (version 3), with a stream that runs work once the memory is ready.
-///
-/// # Errors
-///
-/// An `AttributeError` for memory and dtypes that the protocol lacks, since consumers then try others.
-pub(crate) fn cuda_array_interface_of<'py>(
-    py: Python<'py>,
-    object: &TensorObject,
-) -> Result<Bound<'py, PyDict>> {
-    let tensor = object.inner();
-    let device = tensor.device();
-    let is_cuda = platform(device) == Some(Platform::Cuda);
-    let Some(typestr) = typestr_of(tensor.dtype()).filter(|_| is_cuda) else {
-        let dtype = tensor.dtype();
-        let message =
-            format!("expected a dtype of NumPy in CUDA memory, found {dtype} on {device}");
-        return Err(error_of::<PyAttributeError>(message).into());
-    };
-    let interface = array_interface_of(py, tensor, &typestr)?;
-    if let Some(ready) = &object.ready {
-        interface.set_item(intern!(py, "stream"), ready.stream_number(device)?)?;
-    }
-    Ok(interface)
 }
 
 /// NumPy's type number for the tensor, if NumPy's C API can make an array of its memory.

@@ -64,6 +64,15 @@
 //! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 
+//!
+//! # Features
+//!
+//! | feature | on by default | without it |
+//! | --- | --- | --- |
+//! | `columns` | yes | columns, record batches and tables (`__arrow_c_array__`, `__arrow_c_stream__`) are a `TypeError` that names the feature, and users' classes have no `__arrow_c_array__` |
+//! | `cuda` | yes | the CUDA driver is not used: tensors on a device pass through on the default stream. Other streams, copies to the host and `__cuda_array_interface__` are errors that name the feature |
+//! | `tensor-methods` | no | `dlbridge.Tensor` of the extension has no indexing, values and numbers |
+
 mod arguments;
 mod class;
 mod dtypes;
@@ -96,6 +105,7 @@ pub use ffi::callbacks::Borrow;
 pub use ffi::class::defer_reference_counts;
 #[doc(hidden)]
 pub use ffi::class::freeze;
+#[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use ffi::driver::CurrentContext;
 pub use framework::{Allocator, CallerArray, Output};

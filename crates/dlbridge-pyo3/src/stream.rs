@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use pyo3::{Borrowed, intern};
 
-pub use crate::ffi::driver::Stream;
+pub use crate::ffi::stream::Stream;
 
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::borrow::copied;
-use crate::ffi::driver::{Event, has_driver, memory};
+use crate::ffi::driver::{Event, has_driver, has_no_work, memory};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{Error, Result};
 
@@ -107,7 +107,7 @@ impl Ready {
                 Ok(Some(Self::Stream(Stream::DEFAULT)))
             }
             (Some(platform), Some(number)) => {
-                Ok(Event::record(platform, number, device)?.map(Self::Event))
+                Ok(recorded(platform, number, device)?.map(Self::Event))
             }
         }
     }
@@ -121,7 +121,7 @@ impl Ready {
             _ if number == -1 => Ok(()),
             Self::Event(event) => event.before(number, device),
             Self::Stream(own) => match own.number_on(device)? {
-                Some(own) if own != number => match Event::record(platform, own, device)? {
+                Some(own) if own != number => match recorded(platform, own, device)? {
                     Some(event) => event.before(number, device),
                     None => Ok(()),
                 },
@@ -130,24 +130,13 @@ impl Ready {
         }
     }
 
-    /// The number of a stream that runs work behind it: the memory's own, or the default one, which waits.
-    pub(crate) fn stream_number(&self, device: Device) -> Result<Option<i64>> {
-        match self {
-            Self::Stream(own) => own.number_on(device),
-            Self::Event(_) => {
-                self.before(Stream::DEFAULT, device)?;
-                Stream::DEFAULT.number_on(device)
-            }
-        }
-    }
-
     /// The host waits. Without a driver there is no work to wait for.
     pub(crate) fn before_host(&self, device: Device) -> Result<()> {
         match (self, platform(device)) {
             (Self::Event(event), _) => event.before_host(),
-            (Self::Stream(_), Some(Platform::Cuda)) if !has_driver() => Ok(()),
+            (Self::Stream(_), Some(Platform::Cuda)) if has_no_work() => Ok(()),
             (Self::Stream(stream), Some(platform)) => match stream.number_on(device)? {
-                Some(number) => match Event::record(platform, number, device)? {
+                Some(number) => match recorded(platform, number, device)? {
                     Some(event) => event.before_host(),
                     None => Ok(()),
                 },
@@ -156,6 +145,17 @@ impl Ready {
             (Self::Stream(_), None) => Ok(()),
         }
     }
+}
+
+/// An event behind the work on the stream of this number; `None` for a stream that captures a graph.
+fn recorded(platform: Platform, number: i64, device: Device) -> Result<Option<Event>> {
+    if platform == Platform::Cuda {
+        return Event::record(number, device);
+    }
+    Err(Error::buffer(format!(
+        "stream: expected work on CUDA, whose streams alone are ordered here, found work on {device}; synchronize its \
+         stream first"
+    )))
 }
 
 /// Makes a stream wait until memory is ready: the default one for exports without a stream argument.

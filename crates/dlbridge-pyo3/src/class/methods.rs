@@ -17,6 +17,7 @@ use super::traits::{ExportDlpack, export, on_host, permitted};
 use crate::dtypes::names::name_of;
 use crate::error::error_of;
 use crate::export::{answer, forward};
+#[cfg(feature = "columns")]
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Argument, Attribute, Body, Call};
@@ -121,6 +122,7 @@ impl<T: ExportDlpack> MethodsOf<T> {
             c"__dlpack_device__($self, /)\n--\n\nReturn the device's type and index.",
         ),
         Method::of::<T, Array>(c"__array__", ARRAY_DOC),
+        #[cfg(feature = "columns")]
         Method::of::<T, ArrowCArray>(
             c"__arrow_c_array__",
             c"__arrow_c_array__($self, /, requested_schema=None)\n--\n\n\
@@ -198,10 +200,11 @@ fn other_class(class: &Class<'_>, found: &Class<'_>) -> Error {
 }
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident, |$object:ident, $call:ident| $body:expr;)*) => {$(
-        $(#[$doc])*
+    ($($(#[$meta:meta])* $name:ident, |$object:ident, $call:ident| $body:expr;)*) => {$(
+        $(#[$meta])*
         struct $name;
 
+        $(#[$meta])*
         impl<T: ExportDlpack> Body<T> for $name {
             fn run<'py>($object: &Bound<'py, T>, $call: Call<'_, 'py>) -> Result<Bound<'py, PyAny>> {
                 Ok($body.into_any())
@@ -237,6 +240,7 @@ methods! {
         tensor.call_method("__array__", call.positional()?, Some(&call.named()?))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
+    #[cfg(feature = "columns")]
     ArrowCArray, |object, _call| {
         arrow::capsules(object.py(), on_host(object)?)?.made(object.py())?
     };

@@ -9,6 +9,8 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::methods;
 #[cfg(feature = "tensor-methods")]
 use super::{values, whole};
@@ -169,9 +171,10 @@ impl TensorObject {
     }
 
     /// For consumers of CUDA memory that read this interface, such as numba.
+    #[cfg(feature = "cuda")]
     #[getter(__cuda_array_interface__)]
     fn cuda_array_interface<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        export::cuda_array_interface_of(py, self)
+        cuda::cuda_array_interface_of(py, self)
     }
 
     /// For `jax.numpy`: a copy of writable memory, because JAX's arrays are constant. JAX computes later, from what is in

@@ -8,10 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PySlice, PyString, PyTuple};
 
 use super::values::Number;
-use super::{index, values};
+use super::{index, interface, values};
 use crate::dtypes::numpy::typestr_of;
 use crate::error::error_of;
-use crate::export;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
 use crate::ffi::memory::viewed as reinterpreted;
@@ -217,7 +216,7 @@ pub(super) fn array_interface<'py>(
         Err(error) => return refused(error.to_string()),
     };
     match typestr_of(tensor.dtype()) {
-        Some(typestr) => export::array_interface_of(py, tensor, &typestr),
+        Some(typestr) => interface::array_interface_of(py, tensor, &typestr),
         None => refused(format!(
             "expected a dtype of NumPy's own, found {}; use x.numpy()",
             tensor.dtype()

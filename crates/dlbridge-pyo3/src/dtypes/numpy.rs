@@ -115,6 +115,7 @@ pub(crate) fn dtype_of_typestr(typestr: &str) -> Result<DType> {
 }
 
 /// The type string of a dtype; `None` if NumPy's own types lack it.
+#[cfg(any(feature = "cuda", feature = "tensor-methods", test))]
 pub(crate) fn typestr_of(dtype: DType) -> Option<String> {
     let kind = match dtype.code {
         TypeCode::BOOL => 'b',

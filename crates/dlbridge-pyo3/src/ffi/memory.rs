@@ -44,6 +44,7 @@ impl ForeignMemory {
     }
 
     /// Says which device the memory is on.
+    #[cfg(feature = "cuda")]
     pub(crate) fn set_device(&mut self, device: Device) {
         self.device = device;
     }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the room for it: the files above have safe types")]
 
 pub(crate) mod acquired;
+#[cfg(feature = "columns")]
 pub(crate) mod arrow;
 pub(crate) mod borrow;
 pub(crate) mod buffer;
@@ -9,6 +10,10 @@ pub(crate) mod callbacks;
 pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod cycle;
+#[cfg(feature = "cuda")]
+pub(crate) mod driver;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_driver.rs"]
 pub(crate) mod driver;
 #[cfg(feature = "tensor-methods")]
 pub(crate) mod elements;
@@ -16,6 +21,7 @@ pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod numpy;
 pub(crate) mod published;
+pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod torch;
 pub(crate) mod type_version;

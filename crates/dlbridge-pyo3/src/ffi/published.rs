@@ -25,9 +25,9 @@ use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule::{adopt, release_rejected};
 use super::class::inherited;
-use super::driver::Stream;
 #[cfg(feature = "cudarc-0_19")]
 use super::driver::is_capturing;
+use super::stream::Stream;
 use super::table::is_ours;
 use crate::error::error_of;
 use crate::error::is_refusal;

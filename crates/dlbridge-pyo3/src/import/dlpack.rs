@@ -15,7 +15,7 @@ use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
 
 use super::options::Protocol;
-use super::{advice, fallback};
+use super::{advice, columns, cuda, fallback};
 use crate::Result;
 use crate::ffi::capsule;
 use crate::interpreter::through_pyo3;
@@ -72,7 +72,7 @@ pub(super) fn take(
 ) -> Result<(Tensor, Protocol)> {
     answer.take().or_else(|error| {
         let found = match framework_of(&object.get_type())?.package() {
-            "cupy" => fallback::import_cuda(object, stream)?,
+            "cupy" => cuda::import(object, stream)?,
             _ => None,
         };
         found.ok_or(error)
@@ -158,7 +158,7 @@ fn import_otherwise(
         },
         // pyarrow raises it for all but numbers without nulls, of which Arrow's own interface says more.
         Next::Raise if failure.exception.is_instance_of::<PyTypeError>(object.py()) => {
-            fallback::import_column(object, failure.exception)
+            columns::import_column(object, failure.exception)
         }
         Next::Call(_) | Next::Raise => Err(failure.exception.into()),
     }

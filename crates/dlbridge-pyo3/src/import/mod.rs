@@ -6,6 +6,7 @@
 //! | `exchange` | ... through the exchange table of the type |
 //! | `dlpack` | ... by a call of `__dlpack__` |
 //! | `fallback` | ... through another protocol |
+//! | `columns`, `cuda` | ... of them Arrow's, and CUDA's array interface. `no_columns` and `no_cuda` name the feature that is off |
 //! | `advice` | errors, with the call that helps |
 //! | `options` | what is asked of an import, and what it made |
 //!
@@ -13,6 +14,16 @@
 //! protocol ends the import.
 
 mod advice;
+#[cfg(feature = "columns")]
+mod columns;
+#[cfg(not(feature = "columns"))]
+#[path = "no_columns.rs"]
+mod columns;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+mod cuda;
 mod dlpack;
 mod exchange;
 mod fallback;
@@ -186,5 +197,5 @@ fn copied_chunks(
         && options.stream.is_none()
         && path_of(object)?.is_none()
         && options.device.is_none_or(|device| device == Device::CPU);
-    if is_asked { exporting(|| fallback::copy_chunks(object)) } else { Ok(None) }
+    if is_asked { exporting(|| columns::copy_chunks(object)) } else { Ok(None) }
 }

@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
 use super::options::{ImportOptions, Protocol};
-use super::{advice, dlpack, exchange, fallback};
+use super::{advice, cuda, dlpack, exchange, fallback};
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::acquired::import_buffer;
 use crate::ffi::callbacks::{exporting, nesting};
@@ -149,7 +149,7 @@ fn device_of(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Device>> {
 /// Imports an object without `__dlpack_device__`: a capsule, which was made before the stream was
 /// known, or an object with another protocol, which orders the work itself.
 fn import_made(object: Borrowed<'_, '_, PyAny>, stream: Stream) -> Result<(Tensor, Protocol)> {
-    if let Some(found) = fallback::import_cuda(object, stream)? {
+    if let Some(found) = cuda::import(object, stream)? {
         return Ok(found);
     }
     let (tensor, protocol) = import_shared(object)?;

@@ -10,9 +10,10 @@ use dlbridge::{Access, DType, Device, Flags, Tensor, layout};
 
 use pyo3::exceptions::PyMemoryError;
 
-use super::{Context, Driver, Stream, handle};
+use super::{Context, Driver, handle};
 use crate::Result;
 use crate::error::error_of;
+use crate::ffi::stream::Stream;
 
 /// The stream of the copies, behind which no other thread queues work: the per-thread default stream.
 pub(crate) const STREAM: Stream = Stream::PER_THREAD;
