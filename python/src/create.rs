@@ -3,7 +3,7 @@
 
 use dlbridge::{DType, ErrorKind, Tensor, TypeCode};
 use dlbridge_pyo3::error_of;
-use dlbridge_pyo3::{Error, PyDType, Result, TensorObject};
+use dlbridge_pyo3::{Error, PyDType, PyTensor, Result};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,9 +29,8 @@ pub(crate) fn bad_argument(error: dlbridge::Error) -> Error {
 /// Raises `ValueError` for a shape or a name that no tensor has, `MemoryError` for one that is too large.
 #[pyfunction]
 #[pyo3(signature = (shape, *, dtype=PyDType(DType::F64)), text_signature = "(shape, *, dtype='float64')")]
-pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<TensorObject> {
-    let tensor = Tensor::zeros(dtype.0, &shape.0).map_err(bad_argument)?;
-    Ok(TensorObject::new(tensor))
+pub(crate) fn zeros(shape: Shape, dtype: PyDType) -> Result<PyTensor> {
+    Ok(Tensor::zeros(dtype.0, &shape.0).map_err(bad_argument)?.into())
 }
 
 /// Create a tensor from a copy of some bytes, in memory that Rust owns.
@@ -51,7 +50,7 @@ pub(crate) fn from_bytes(
     data: &Bound<'_, PyAny>,
     dtype: PyDType,
     shape: Option<Shape>,
-) -> Result<TensorObject> {
+) -> Result<PyTensor> {
     let PyDType(dtype) = dtype;
     let shape_of = |size| match shape {
         Some(Shape(shape)) => without_unknown(shape, size, dtype),
@@ -64,7 +63,7 @@ pub(crate) fn from_bytes(
         let buffer = byte_buffer(data)?;
         copy_of_buffer(data.py(), dtype, &shape_of(buffer.item_count())?, &buffer)?
     };
-    Ok(TensorObject::new(tensor))
+    Ok(tensor.into())
 }
 
 /// The bytes of an object with the buffer protocol, in the order of its elements.

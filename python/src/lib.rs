@@ -43,14 +43,15 @@ use crate::arguments::Copy;
     signature = (x, /, *, device=None, copy=Copy(CopyMode::IfNeeded), stream=None),
     text_signature = "(x, /, *, device=None, copy=None, stream=None)"
 )]
-fn from_dlpack(
-    x: &Bound<'_, PyAny>,
+fn from_dlpack<'py>(
+    x: &Bound<'py, PyAny>,
     device: Option<PyDevice>,
     copy: Copy,
     stream: Option<Stream>,
-) -> Result<TensorObject> {
+) -> Result<Bound<'py, TensorObject>> {
     let (device, Copy(copy)) = (device.map(|device| device.0), copy);
-    TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })
+    let tensor = TensorObject::import(x.as_borrowed(), ImportOptions { device, copy, stream })?;
+    Ok(tensor.into_bound(x.py())?)
 }
 
 /// Rebuild a pickled tensor over the bytes of `data`.

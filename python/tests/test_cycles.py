@@ -72,6 +72,28 @@ def test_an_object_that_keeps_a_tensor_over_its_own_memory_is_collected(kind):
 
 
 @KEEPERS
+def test_the_collector_sees_a_tensor_that_keeps_an_object(kind):
+    assert gc.is_tracked(dlbridge.from_dlpack(keeper(kind)))
+
+
+def test_the_collector_does_not_see_tensors_over_memory_of_rust():
+    # PyO3 makes the first object.
+    x = dlbridge.zeros((2, 3))
+    new = [
+        dlbridge.zeros((2, 3)),
+        dlbridge.from_bytes(b"abcd"),
+        dlbridge.from_dlpack(x),
+        dlbridge.from_dlpack(np.zeros(3), copy=True),
+        x[1:],
+        x.T,
+        x.reshape(6),
+        x.view("int64"),
+        x.copy(),
+    ]
+    assert [gc.is_tracked(one) for one in new] == [False] * len(new)
+
+
+@KEEPERS
 @pytest.mark.parametrize("keep", ["array", "part", "capsule", "view"])
 def test_memory_in_use_is_not_collected_with_a_cycle(kind, keep):
     x = keeper(kind)

@@ -52,7 +52,7 @@ pub(crate) fn numpy_array(py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, Py
     if let (Some(number), Some(api)) = (number_for(&tensor), Api::get(py)?) {
         return api.array_over(py, number, tensor);
     }
-    by_from_dlpack(&TensorObject::new(tensor).into_bound(py)?)
+    by_from_dlpack(&TensorObject::made(py, tensor)?)
 }
 
 /// An array over an object's memory.
@@ -103,7 +103,7 @@ fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'
     }
     let Some(kind) = ml_dtype(py, dtype)? else { return Ok(None) };
     // The base of the array is a tensor of the bits: an object that Python code cannot change.
-    let bits = TensorObject::new(viewed(&object.get().tensor, bits)?).into_bound(py)?;
+    let bits = TensorObject::made(py, viewed(&object.get().tensor, bits)?)?;
     Ok(Some(numpy_array_of(&bits)?.call_method1(intern!(py, "view"), (kind,))?))
 }
 

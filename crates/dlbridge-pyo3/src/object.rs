@@ -17,6 +17,8 @@ use pyo3::sync::OnceExt;
 use crate::ffi::borrow::{self, Reading, give_shared};
 use crate::ffi::buffer::Extents;
 use crate::ffi::class::freeze;
+use crate::ffi::cycle;
+use crate::ffi::instance::Known;
 use crate::release::{self, ObjectTensor};
 use crate::stream::{Ready, Stream};
 use crate::{Error, Result, stream};
@@ -42,6 +44,9 @@ pub struct TensorObject {
 
 /// The class of [`TensorObject`]; null before it is made.
 pub(crate) static CLASS: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+
+/// The same, to make objects; empty before the first one.
+static KNOWN: Known<TensorObject> = Known::new();
 
 /// Completed once the class is immutable.
 static FROZEN: Once = Once::new();
@@ -73,8 +78,16 @@ impl TensorObject {
     /// work on its own stream ([`Tensor::stream_handle`]). Use [`ready_after`](Self::ready_after)
     /// for another stream.
     #[must_use]
+    #[inline]
     pub fn new(tensor: Tensor) -> Self {
         Self::sharing(give_shared(tensor))
+    }
+
+    /// The Python object of a tensor, compiled once: [`new`](Self::new) and [`into_bound`](Self::into_bound) in each
+    /// place would be much code.
+    #[inline(never)]
+    pub(crate) fn made(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, Self>> {
+        Self::new(tensor).into_bound(py)
     }
 
     /// An object over memory that was just imported.
@@ -130,14 +143,28 @@ impl TensorObject {
         }
     }
 
-    /// The Python object.
-    #[inline]
-    pub(crate) fn into_bound(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+    /// The Python object. PyO3 makes the first one.
+    ///
+    /// # Errors
+    ///
+    /// A `MemoryError`.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn into_bound(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         release::drain(py);
+        let Some(class) = KNOWN.class() else { return self.into_first(py) };
+        let is_tracked = cycle::is_shown(&self.tensor);
+        class.make(py, self, is_tracked)
+    }
+
+    #[cold]
+    fn into_first(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
         if !FROZEN.is_completed() {
             freeze_class(py)?;
         }
-        Bound::new(py, self)
+        let made = Bound::new(py, self)?;
+        KNOWN.look(&made);
+        Ok(made)
     }
 
     /// Another handle to the tensor of an imported `dlbridge.Tensor`, instead of an export of an

@@ -194,6 +194,6 @@ impl<'py> IntoPyObject<'py> for PyTensor {
     const OUTPUT_TYPE: PyStaticExpr = hints::TENSOR;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        TensorObject::new(self.into_given()).into_bound(py)
+        TensorObject::made(py, self.into_given())
     }
 }

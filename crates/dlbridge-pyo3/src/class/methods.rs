@@ -236,7 +236,7 @@ methods! {
     };
     /// `__array__`.
     Array, |object, call| {
-        let tensor = TensorObject::new(on_host(object)?).into_bound(object.py())?;
+        let tensor = TensorObject::made(object.py(), on_host(object)?)?;
         tensor.call_method("__array__", call.positional()?, Some(&call.named()?))?
     };
     /// `__arrow_c_array__`. A schema that is requested is a wish.
@@ -265,7 +265,7 @@ methods! {
     ForwardedBuffer, |object, call| {
         let tensor = on_host(object)?;
         BufferRequest(number(call.only()?)?).check(&tensor)?;
-        PyMemoryView::from(&TensorObject::new(tensor).into_bound(object.py())?.into_any())?
+        PyMemoryView::from(&TensorObject::made(object.py(), tensor)?.into_any())?
     };
 }
 

@@ -115,7 +115,7 @@ impl TensorObject {
         let (dtype, shape) = (name_of(py, tensor.dtype())?, tensor.shape().made(py)?);
         let len = tensor.nbytes() as i64;
         let bytes = reinterpret(tensor, DType::U8, &[len], Flags::NONE)?;
-        let bytes = TensorObject::new(bytes).into_bound(py)?;
+        let bytes = TensorObject::made(py, bytes)?;
         let data = if protocol >= OUT_OF_BAND {
             let pickle = module(intern!(py, "pickle"))?;
             pickle.call_method1(intern!(py, "PickleBuffer"), (bytes,))?

@@ -128,17 +128,21 @@ impl TensorObject {
     // PyO3 parses no argument of these methods: see `methods::BUFFER`.
 
     /// A contiguous copy in host memory of Rust.
-    fn copy(&self, py: Python<'_>) -> Result<Self> {
-        Ok(Self::new(self.reading(py)?.to_contiguous()?))
+    fn copy<'py>(&self, py: Python<'py>) -> Result<Bound<'py, Self>> {
+        Ok(Self::made(py, self.reading(py)?.to_contiguous()?)?)
     }
 
     /// Another object over the same memory.
-    fn __copy__(&self) -> Self {
-        self.another()
+    fn __copy__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        self.another().into_bound(py)
     }
 
     #[pyo3(signature = (*_memo))]
-    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyTuple>) -> Result<Self> {
+    fn __deepcopy__<'py>(
+        &self,
+        py: Python<'py>,
+        _memo: &Bound<'py, PyTuple>,
+    ) -> Result<Bound<'py, Self>> {
         self.copy(py)
     }
 
@@ -190,7 +194,7 @@ impl TensorObject {
             }
         }
         if tensor.device().is_host_accessible() {
-            return Ok(array_of(Bound::new(py, slf.get().copy(py)?)?)?);
+            return Ok(array_of(slf.get().copy(py)?)?);
         }
         Ok(array_of(slf.clone())?.call_method0(intern!(py, "copy"))?)
     }
@@ -231,8 +235,8 @@ impl TensorObject {
     /// The part that an index selects, over the same memory: an int, a slice, `...`, None, or a tuple
     /// of them.
     #[cfg(feature = "tensor-methods")]
-    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> Result<Self> {
-        whole::part(self, index)
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> Result<Bound<'py, Self>> {
+        Ok(whole::part(self, index)?.into_bound(index.py())?)
     }
 
     /// For the error: the array of NumPy over the same memory is written.
@@ -288,22 +292,22 @@ impl TensorObject {
     /// error.
     #[cfg(feature = "tensor-methods")]
     #[pyo3(signature = (*shape))]
-    fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Self> {
-        whole::reshaped(self, shape)
+    fn reshape<'py>(&self, shape: &Bound<'py, PyTuple>) -> Result<Bound<'py, Self>> {
+        Ok(whole::reshaped(self, shape)?.into_bound(shape.py())?)
     }
 
     /// The same bytes as elements of another dtype. If its elements have another size, the last axis has another extent.
     #[cfg(feature = "tensor-methods")]
     #[pyo3(signature = (*dtype))]
-    fn view(&self, dtype: &Bound<'_, PyTuple>) -> Result<Self> {
-        whole::viewed(self, dtype)
+    fn view<'py>(&self, dtype: &Bound<'py, PyTuple>) -> Result<Bound<'py, Self>> {
+        Ok(whole::viewed(self, dtype)?.into_bound(dtype.py())?)
     }
 
     /// The axes in reverse, over the same memory.
     #[cfg(feature = "tensor-methods")]
     #[getter(T)]
-    fn transposed(&self) -> Self {
-        whole::transposed(self)
+    fn transposed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        whole::transposed(self).into_bound(py)
     }
 
     /// The same tensor if it is on this device, or a copy on the host. dlbridge copies to no other device.

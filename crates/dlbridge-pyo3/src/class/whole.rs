@@ -106,7 +106,7 @@ pub(super) fn on_device<'py>(
     }
     if wanted == Device::CPU && is_copied_to_host(found) {
         let copy = copy(py, this.inner(), this.ready.as_deref(), wanted)?;
-        return Ok(TensorObject::new(copy).into_bound(py)?.into_any());
+        return Ok(TensorObject::made(py, copy)?.into_any());
     }
     Err(Error::buffer(format!(
         "to_device: expected {found}, where the memory is, found {wanted}; copy it with a framework \

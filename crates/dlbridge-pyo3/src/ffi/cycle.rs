@@ -16,17 +16,27 @@
 //! thread may share the tensor meanwhile, but only by an object to which it has a reference: that object is in use, and so
 //! is all that it keeps.
 //!
+//! A tensor of another owner never has a reference to show, so the collector need not know its object ([`is_shown`]).
+//!
 //! No function clears an object of the class: each cycle has an object that can be cleared, the one that keeps the tensor. Memory behind a
 //! capsule or an Arrow struct is of unknown owners: a cycle through it is not found.
 
 use dlbridge::ArcTensor;
-use dlbridge::ffi::sole_owner;
+use dlbridge::ffi::{has_owner, sole_owner};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::acquired::Acquired;
 use super::memory::Owners;
 use crate::release::Owner;
+
+/// Whether [`visit`] may show an object of this tensor, now or once other handles are dropped.
+#[inline]
+pub(crate) fn is_shown(tensor: &ArcTensor) -> bool {
+    has_owner::<Owner<Py<PyAny>>>(tensor)
+        || has_owner::<Owner<Acquired>>(tensor)
+        || has_owner::<Owner<Owners>>(tensor)
+}
 
 /// Shows the collector the object that keeps the memory of a tensor.
 pub(crate) fn visit(tensor: &ArcTensor, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

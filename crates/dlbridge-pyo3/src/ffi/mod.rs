@@ -17,6 +17,7 @@ pub(crate) mod driver;
 pub(crate) mod driver;
 #[cfg(feature = "tensor-methods")]
 pub(crate) mod elements;
+pub(crate) mod instance;
 pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod numpy;

@@ -73,7 +73,7 @@ impl PyTensor {
         let py = object.py();
         let tensor = self.into_given();
         match path_of(object.as_borrowed())?.map(Path::by_table) {
-            Some(Path::Own(_)) => return Ok(TensorObject::new(tensor).into_bound(py)?.into_any()),
+            Some(Path::Own(_)) => return Ok(TensorObject::made(py, tensor)?.into_any()),
             Some(Path::NumPy(_)) => return numpy_array(py, tensor),
             Some(Path::Table(published)) => {
                 if let Some(makes) = published.makes() {
@@ -161,7 +161,7 @@ fn made_by<'py>(
         settle(Ready::for_tensor(&tensor).as_ref(), Stream::DEFAULT, tensor.device())?;
         function.call1((capsule::legacy(py, tensor)?,))
     } else {
-        function.call1((TensorObject::new(tensor).into_bound(py)?,))
+        function.call1((TensorObject::made(py, tensor)?,))
     }?;
     framework.warn_if_narrowed(&array, dtype)?;
     Ok(array)

@@ -318,14 +318,25 @@ unsafe fn drop_owner(header: NonNull<Header>) {
     unsafe { destroy(header.cast()) };
 }
 
+/// Whether the owner of a header is one of type `O`.
+///
+/// # Safety
+///
+/// The header is alive.
+#[inline]
+pub(crate) unsafe fn has_owner<O: Any>(header: NonNull<Header>) -> bool {
+    // SAFETY: alive, by the caller's duty; no reference to the descriptor, which a consumer may write (R6).
+    unsafe { (*header.as_ptr()).owner_type == TypeId::of::<O>() }
+}
+
 /// The owner of a header, if it is one of type `O`.
 ///
 /// # Safety
 ///
 /// The header is alive for `'a`, and its owner is only read as long.
 pub(crate) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O> {
-    // SAFETY: alive, by the caller's duty; no reference to the descriptor, which a consumer may write (R6).
-    if unsafe { (*header.as_ptr()).owner_type } != TypeId::of::<O>() {
+    // SAFETY: alive, by the caller's duty.
+    if !unsafe { has_owner::<O>(header) } {
         return None;
     }
     // SAFETY: the owner is of this type, and no code writes it (the caller's duty).
@@ -340,7 +351,7 @@ pub(crate) unsafe fn owner<'a, O: Any>(header: NonNull<Header>) -> Option<&'a O>
 /// The header is owned by the caller, and no borrow of it is left.
 pub(crate) unsafe fn take_owner<O: Any>(header: NonNull<Header>) -> Result<O, NonNull<Header>> {
     // SAFETY: alive, by the caller's duty.
-    if unsafe { header.as_ref() }.owner_type != TypeId::of::<O>() {
+    if !unsafe { has_owner::<O>(header) } {
         return Err(header);
     }
     // SAFETY: of this type, alive, and read once: the header is freed without it (the caller's duty; R3).

@@ -261,6 +261,13 @@ impl Handle {
         self.header().and_then(|header| unsafe { header::owner(header) })
     }
 
+    /// Whether the owner is of type `O`.
+    #[inline]
+    pub(crate) fn has_owner<O: Any>(&self) -> bool {
+        // SAFETY: the handle owns the header and is borrowed as long (R2).
+        self.header().is_some_and(|header| unsafe { header::has_owner::<O>(header) })
+    }
+
     /// Takes the owner out, if it is of type `O`.
     pub(crate) fn into_owner<O: Any>(self) -> Result<O, Self> {
         if self.may_hold_odd_bools() { Err(self) } else { self.take_owner() }

@@ -91,6 +91,14 @@ pub unsafe fn sole_owner<O: Any + Sync>(tensor: &ArcTensor) -> Option<&O> {
     if tensor.0.is_unique() { tensor.0.owner() } else { None }
 }
 
+/// Whether the owner of a tensor's memory is of type `O`. It stays so.
+#[must_use]
+#[inline]
+pub fn has_owner<O: Any>(tensor: &ArcTensor) -> bool {
+    let tensor: &Tensor = tensor;
+    tensor.0.has_owner::<O>()
+}
+
 /// Exports memory that a plain descriptor describes and `owner` keeps alive. The shape and the
 /// strides are copied; the descriptor is not used again. The class is [`Shared`](Access::Shared). The owner
 /// is dropped in place, as an object of another language is, whose drops that language nests: for one that may
