@@ -52,9 +52,6 @@ type New = unsafe extern "C" fn(
 /// `PyArray_DescrFromType(number)`, a new reference.
 type Describe = unsafe extern "C" fn(c_int) -> *mut PyObject;
 
-/// `PyArray_SetBaseObject(array, base)`, which steals `base`.
-type SetBase = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
-
 /// Keeps the memory of an object alive, without the object, for an array whose first element, if it has one, is at this
 /// address. Runs no Python code.
 pub(crate) type KeepOf = fn(Borrowed<'_, '_, PyAny>, Option<usize>) -> Option<KeepAlive>;
@@ -65,7 +62,6 @@ pub(crate) struct Api {
     array: *mut PyTypeObject,
     new: New,
     describe: Describe,
-    set_base: SetBase,
 }
 
 // SAFETY: never written, and NumPy is never unloaded; the functions are called on attached
@@ -91,7 +87,7 @@ impl Api {
         tensor: Tensor,
     ) -> Result<Bound<'py, PyAny>> {
         let array = self.without_base(py, number, &tensor)?;
-        self.based_on(array, capsule::keeper(py, tensor)?)
+        Ok(based_on(array, capsule::keeper(py, tensor)?))
     }
 
     /// An array over the tensor of an object, which is the base; `None` if `number_of` has no type number for it.
@@ -104,7 +100,7 @@ impl Api {
         let (tensor, _) = T::parts(object)?;
         let Some(number) = number_of(tensor) else { return Ok(None) };
         let array = self.without_base(object.py(), number, tensor)?;
-        self.based_on(array, object.clone().into_any()).map(Some)
+        Ok(Some(based_on(array, object.clone().into_any())))
     }
 
     /// An array over memory that its base, which it does not have yet, keeps.
@@ -149,21 +145,6 @@ impl Api {
         let descriptor = unsafe { (self.describe)(number) };
         // SAFETY: a new reference, or null with an exception set (F3).
         unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
-    }
-
-    /// Gives an array its base.
-    #[inline]
-    fn based_on<'py>(
-        &self,
-        array: Bound<'py, PyAny>,
-        base: Bound<'py, PyAny>,
-    ) -> Result<Bound<'py, PyAny>> {
-        // SAFETY: an array without a base, and a new reference, which is taken on failure too
-        // (F1).
-        if unsafe { (self.set_base)(array.as_ptr(), base.into_ptr()) } != 0 {
-            return Err(PyErr::fetch(array.py()).into());
-        }
-        Ok(array)
     }
 
     /// A tensor over a new, zeroed array, to which no Python code has a reference. (A replaced
@@ -232,10 +213,19 @@ impl Api {
         let new: New = unsafe { std::mem::transmute(entry(94)) };
         // SAFETY: the entry is `PyArray_DescrFromType` (F5).
         let describe: Describe = unsafe { std::mem::transmute(entry(45)) };
-        // SAFETY: the entry is `PyArray_SetBaseObject` (F5).
-        let set_base: SetBase = unsafe { std::mem::transmute(entry(282)) };
-        Ok(Some(Self { array: entry(2).cast(), new, describe, set_base }))
+        Ok(Some(Self { array: entry(2).cast(), new, describe }))
     }
+}
+
+/// Gives a new array of [`Api`]'s its base, which is not an array. `PyArray_SetBaseObject` does the same in 50 instructions
+/// more.
+#[inline]
+fn based_on<'py>(array: Bound<'py, PyAny>, base: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+    // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
+    let fields = unsafe { Array::new(array.as_borrowed()) }.fields();
+    // SAFETY: the same; null in a new array, which no other code has, and which frees the reference (F3).
+    unsafe { (*fields).base = base.into_ptr() };
+    array
 }
 
 /// Whether a type is NumPy's array type, with the layout that `import` reads.
