@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use dlbridge::layout::contiguous_nbytes as nbytes;
 use dlbridge::safetensors_0_8::header::{self, SIZE, check_length};
 use dlbridge::safetensors_0_8::little_endian;
 use dlbridge::{DType, DescriptorError, Error, ShapeField};
@@ -82,7 +81,7 @@ pub(crate) fn plan(
 /// The place of a tensor behind others, which end at `end`.
 pub(crate) fn place(end: usize, dtype: DType, shape: &[i64]) -> Result<Range<usize>, Error> {
     let start = end.checked_next_multiple_of(ALIGN);
-    let size = nbytes(dtype, shape)?;
+    let size = dtype.contiguous_nbytes(shape)?;
     let range = start.and_then(|start| Some(start..start.checked_add(size)?));
     range.ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
 }
@@ -107,7 +106,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Contents, Error> {
             Some(text) => (entry.dtype, entry.shape) = untyped(text)?,
             None => drop(little_endian(entry.dtype)?),
         }
-        let (expected, found) = (nbytes(entry.dtype, &entry.shape)?, entry.range.len());
+        let (expected, found) = (entry.dtype.contiguous_nbytes(&entry.shape)?, entry.range.len());
         if expected != found {
             return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
         }

@@ -18,6 +18,7 @@
 //! | a tensor made from a `Vec` | the `Vec` | [`Tensor::into_owner`] |
 //! | a tensor | several handles to its memory, writable or read-only | [`Tensor::into_shared`], [`Tensor::into_frozen`] |
 //! | an array behind a lock | a tensor that holds the lock | [`Tensor::from_guard`], [`Tensor::from_guard_mut`] |
+//! | a dtype and a shape | the bytes that a tensor of them needs | [`DType::contiguous_nbytes`] |
 //! | a borrowed array | a `DLTensor*` for a C function | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a `Tensor` that owns it | [`Tensor::from_raw`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |

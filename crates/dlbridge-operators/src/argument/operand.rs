@@ -291,7 +291,7 @@ impl<'a> Operand<'a> {
                 "expected a result with the extents of the argument in place",
             ));
         }
-        let bytes = layout::contiguous_nbytes(self.dtype, self.shape())?;
+        let bytes = self.dtype.contiguous_nbytes(self.shape())?;
         if self.data != to.data && bytes > 0 {
             let (from, to) = (self.data.cast::<u8>(), to.data.cast::<u8>());
             // SAFETY: as many bytes each (the invariant, R1), which may overlap; the caller's duty.

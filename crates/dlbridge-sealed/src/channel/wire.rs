@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use dlbridge::layout::contiguous_nbytes;
 use dlbridge::{DType, Error, TypeCode};
 
 use crate::header::{Entry, place};
@@ -221,7 +220,7 @@ fn entry(bytes: &mut &[u8], place: Range<usize>) -> Result<Option<Entry>, Error>
     };
     let Some((name, dtype, shape, offset)) = parse() else { return Ok(None) };
     let name = std::str::from_utf8(name).map_err(|_| broken("a name that is no UTF-8".into()))?;
-    let len = contiguous_nbytes(dtype, &shape)?;
+    let len = dtype.contiguous_nbytes(&shape)?;
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let Range { start, end } = place;
     if offset % ALIGN != 0 || offset < start || offset > end || len > end - offset {

@@ -202,25 +202,27 @@ pub fn nbytes(count: usize, dtype: DType, flags: Flags) -> Result<usize, Error> 
         .ok_or(Error::Descriptor(DescriptorError::SizeOverflow { what: "byte size" }))
 }
 
-/// Size in bytes of a contiguous tensor, checked as that of a tensor that is allocated.
-///
-/// ```
-/// use dlbridge::{DType, layout};
-///
-/// assert_eq!(layout::contiguous_nbytes(DType::F32, &[2, 3])?, 24);
-/// assert!(layout::contiguous_nbytes(DType::F32, &[-1]).is_err());
-/// # Ok::<(), dlbridge::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// [`DescriptorError::RankOutOfRange`], [`DescriptorError::ImpossibleDType`],
-/// [`DescriptorError::NegativeExtent`] or [`DescriptorError::SizeOverflow`].
-pub fn contiguous_nbytes(dtype: DType, shape: &[i64]) -> Result<usize, Error> {
-    let mut strides = vec![0; shape.len()];
-    contiguous_strides(shape, &mut strides);
-    let size = measure(shape, &strides, dtype, Flags::NONE)?;
-    nbytes(size.span.len, dtype, Flags::NONE)
+impl DType {
+    /// Bytes of a contiguous tensor of this dtype, checked as those of a tensor that is allocated.
+    ///
+    /// ```
+    /// use dlbridge::DType;
+    ///
+    /// assert_eq!(DType::F32.contiguous_nbytes(&[2, 3])?, 24);
+    /// assert!(DType::F32.contiguous_nbytes(&[-1]).is_err());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DescriptorError::RankOutOfRange`], [`DescriptorError::ImpossibleDType`],
+    /// [`DescriptorError::NegativeExtent`] or [`DescriptorError::SizeOverflow`].
+    pub fn contiguous_nbytes(self, shape: &[i64]) -> Result<usize, Error> {
+        let mut strides = vec![0; shape.len()];
+        contiguous_strides(shape, &mut strides);
+        let size = measure(shape, &strides, self, Flags::NONE)?;
+        nbytes(size.span.len, self, Flags::NONE)
+    }
 }
 
 /// The size of one element: in bytes, or in bits where elements are packed below the byte.

@@ -16,8 +16,8 @@ pub(crate) use self::arithmetic::extent;
 #[cfg(any(feature = "burn-0_22", feature = "burn-flex-0_22", feature = "candle-core-0_11"))]
 pub(crate) use self::arithmetic::extents;
 pub use self::arithmetic::{
-    Span, contiguous_nbytes, contiguous_strides, first_gap, is_column_major, is_contiguous,
-    is_empty, may_overlap, nbytes, span,
+    Span, contiguous_strides, first_gap, is_column_major, is_contiguous, is_empty, may_overlap,
+    nbytes, span,
 };
 pub(crate) use self::blocks::{Axis, Blocks, by_stride};
 pub(crate) use self::measured::{Layout, Lists, OwnedLayout};

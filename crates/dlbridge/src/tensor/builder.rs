@@ -6,7 +6,7 @@ use crate::layout::{Layout, Placement};
 use crate::memory::buffer::{Buffer, export_buffer};
 use crate::memory::owner::{export_mut, export_ref};
 use crate::memory::{Handle, Plain};
-use crate::{DType, Element, Error, Flags, ShapeField, Tensor, layout};
+use crate::{DType, Element, Error, Flags, ShapeField, Tensor};
 
 impl Tensor {
     /// Starts an export of `owner`'s memory with a chosen shape, strides, offset or dtype.
@@ -69,7 +69,7 @@ impl Tensor {
     ///
     /// [`ShapeMismatch`](Error::ShapeMismatch), and those of [`zeros`](Self::zeros).
     pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
-        let (expected, found) = (layout::contiguous_nbytes(dtype, shape)?, bytes.len());
+        let (expected, found) = (dtype.contiguous_nbytes(shape)?, bytes.len());
         if expected != found {
             return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
         }

@@ -116,7 +116,7 @@ pub(crate) fn on_device(tensor: &Tensor) -> Result<Tensor> {
 pub(crate) fn allocate(dtype: DType, shape: &[i64], device: Device) -> Result<Tensor> {
     let mut strides = vec![0; shape.len()];
     layout::contiguous_strides(shape, &mut strides);
-    let memory = DeviceMemory::new(device, layout::contiguous_nbytes(dtype, shape)?)?;
+    let memory = DeviceMemory::new(device, dtype.contiguous_nbytes(shape)?)?;
     let start = ptr::without_provenance_mut(memory.address as usize);
     let (layout, at) = ((dtype, shape, &*strides), (start, device));
     // SAFETY: the bytes from `start` on, which nothing else has (R7).
