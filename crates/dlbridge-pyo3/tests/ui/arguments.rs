@@ -158,4 +158,42 @@ mod view {
     }
 }
 
+mod not_an_argument {
+    //! An argument is a `PyTensor`, by value.
+
+    use dlbridge::Tensor;
+    use dlbridge_pyo3::PyTensorOf;
+    use pyo3::prelude::*;
+
+    #[pyfunction]
+    fn tensor(x: Tensor) -> usize {
+        x.len()
+    }
+
+    #[pyfunction]
+    fn reference(x: &PyTensorOf<f64>) -> usize {
+        x.len()
+    }
+}
+
+mod by_analogy {
+    //! An argument is no array: its view has the elements. Rows to write may overlap, so there is a `Result` of them.
+
+    use dlbridge_pyo3::{PyTensorMut, PyTensorOf};
+
+    fn sum(x: PyTensorOf<f64>) -> f64 {
+        x.iter().sum()
+    }
+
+    fn first(x: PyTensorOf<f64, 1>) -> f64 {
+        x[0]
+    }
+
+    fn rows(mut x: PyTensorMut<f64, 2>) {
+        for mut row in x.view_mut().rows_mut() {
+            row.fill(0.0);
+        }
+    }
+}
+
 fn main() {}
