@@ -24,7 +24,7 @@ const FOREIGN: &str = "AllowTypeChange BorrowError CUstream Complex32 Complex64 
     to_pyarray try_readonly FRAMEWORK NANOSECONDS REASON make_array make_signal manager \
     my_extension my_object weights EACCES EBUSY EFAULT EPERM F_SEAL_FUTURE_WRITE F_SEAL_GROW \
     F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_WRITE MAP_PRIVATE O_TRUNC __pad_1 ptrace dlpackrs e4m3fn \
-    e5m2 F4E2M1 py39 pybuffer.h tp_as_buffer TRYBUILD COUNT GROUP MSG_CTRUNC SEEK_HOLE ZeroTensor \
+    e5m2 F4E2M1 py39 pybuffer.h tp_as_buffer COUNT GROUP MSG_CTRUNC SEEK_HOLE ZeroTensor \
     immutable_type longjmp hashbrown jacrev hessian";
 /// Written by commands, or outside of the repository.
 const ELSEWHERE: &str = "../ .venv fuzz/artifacts/ target/ /dev/ /proc /labels numpy/ kill";

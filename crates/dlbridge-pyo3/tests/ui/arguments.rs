@@ -13,28 +13,28 @@ mod promise {
     unsafe impl StableArguments for Stable {}
 
     fn no_marker(x: PyTensorOf<f64, 1>) -> Result<f64> {
-        Ok(x.as_slice()?.iter().sum())
+        Ok(x.as_slice()?.iter().sum()) //~ E0277
     }
 
     fn another_marker(x: PyTensorOf<f64, 1, Contiguous>) -> Result<f64> {
-        Ok(x.as_slice()?.iter().sum())
+        Ok(x.as_slice()?.iter().sum()) //~ E0277
     }
 
     fn marker_behind(x: PyTensorOf<f64, 1, (Contiguous, Stable)>) -> Result<f64> {
-        Ok(x.as_slice()?.iter().sum())
+        Ok(x.as_slice()?.iter().sum()) //~ E0277
     }
 
     fn array(x: PyTensorOf<f64, 1>) -> Result<f64> {
-        Ok(x.as_array::<ArrayView1<f64>>()?.sum())
+        Ok(x.as_array::<ArrayView1<f64>>()?.sum()) //~ E0277
     }
 
     fn mutable(mut x: PyTensorOf<f64, 1, Writable>) -> Result<()> {
-        x.as_slice_mut()?.fill(0.0);
+        x.as_slice_mut()?.fill(0.0); //~ E0277
         Ok(())
     }
 
     fn booleans(x: PyTensorOf<bool, 1>) -> Result<usize> {
-        Ok(x.as_bools()?.len())
+        Ok(x.as_bools()?.len()) //~ E0277
     }
 }
 
@@ -47,7 +47,7 @@ mod metadata {
 
     impl Constraint for Positive {
         fn is_met(found: Metadata<'_>) -> bool {
-            found.view::<f64>().is_ok()
+            found.view::<f64>().is_ok() //~ E0599
         }
 
         fn name(_: &mut String) {}
@@ -61,7 +61,7 @@ mod half {
     use pyo3::prelude::*;
 
     #[pyfunction]
-    fn length(x: PyTensorOf<half::f16, 1>) -> usize {
+    fn length(x: PyTensorOf<half::f16, 1>) -> usize { //~ E0277
         x.len()
     }
 }
@@ -74,7 +74,7 @@ mod result {
 
     #[pyfunction]
     fn sum(x: PyTensor) -> PyResult<f64> {
-        Ok(x.view::<f64>()?.iter().sum())
+        Ok(x.view::<f64>()?.iter().sum()) //~ E0277
     }
 }
 
@@ -87,11 +87,11 @@ mod not_a_tensor {
     struct Array(Vec<f64>);
 
     fn rows(rows: Vec<Vec<f64>>) -> PyTensor {
-        PyTensor::new(rows)
+        PyTensor::new(rows) //~ E0277
     }
 
     fn array<'py>(x: CallerArray<'py, f64>) -> Result<Bound<'py, PyAny>> {
-        x.to_caller(Array(vec![1.0]))
+        x.to_caller(Array(vec![1.0])) //~ E0277
     }
 }
 
@@ -106,12 +106,12 @@ mod not_a_view {
     unsafe impl StableArguments for Stable {}
 
     fn mutable(x: PyTensorOf<f64, 1, (Stable, Writable)>) -> Result<()> {
-        x.as_array::<ArrayViewMut1<f64>>()?.fill(0.0);
+        x.as_array::<ArrayViewMut1<f64>>()?.fill(0.0); //~ E0277
         Ok(())
     }
 
     fn booleans(x: PyTensorOf<bool, 1, Stable>) -> Result<usize> {
-        Ok(x.as_slice()?.len())
+        Ok(x.as_slice()?.len()) //~ E0277
     }
 }
 
@@ -121,7 +121,7 @@ mod helper {
     use dlbridge_pyo3::PyTensorOf;
 
     fn first<T, const N: usize, C>(x: &PyTensorOf<T, N, C>) {
-        x.view();
+        x.view(); //~ E0277
     }
 }
 
@@ -132,14 +132,14 @@ mod macros {
     use dlbridge_pyo3::{PyTensor, PyTensorOf, Result, Shape};
 
     fn sum(x: PyTensor) -> Result<usize> {
-        Ok(match_dtype!(x.dtype(), T => x.view::<T>()?.len())?)
+        Ok(match_dtype!(x.dtype(), T => x.view::<T>()?.len())?) //~ error
     }
 
-    fn pixels(x: PyTensorOf<u8, 3, Shape![None, 3]>) -> usize {
+    fn pixels(x: PyTensorOf<u8, 3, Shape![None, 3]>) -> usize { //~ error
         x.len()
     }
 
-    fn negative(x: PyTensorOf<u8, 3, Shape![-1, 3]>) -> usize {
+    fn negative(x: PyTensorOf<u8, 3, Shape![-1, 3]>) -> usize { //~ error
         x.len()
     }
 }
@@ -150,11 +150,11 @@ mod view {
     use dlbridge_pyo3::{PyTensorMut, PyTensorOf};
 
     fn indexed(x: PyTensorOf<f64, 2>) -> f64 {
-        x.view()[[1, 2]]
+        x.view()[[1, 2]] //~ E0277
     }
 
     fn written(mut x: PyTensorMut<f64, 1>) {
-        x.view_mut()[1] = 0.0;
+        x.view_mut()[1] = 0.0; //~ E0277
     }
 }
 
@@ -166,12 +166,12 @@ mod not_an_argument {
     use pyo3::prelude::*;
 
     #[pyfunction]
-    fn tensor(x: Tensor) -> usize {
+    fn tensor(x: Tensor) -> usize { //~ E0277
         x.len()
     }
 
     #[pyfunction]
-    fn reference(x: &PyTensorOf<f64>) -> usize {
+    fn reference(x: &PyTensorOf<f64>) -> usize { //~ E0277
         x.len()
     }
 }
@@ -182,16 +182,16 @@ mod by_analogy {
     use dlbridge_pyo3::{PyTensorMut, PyTensorOf};
 
     fn sum(x: PyTensorOf<f64>) -> f64 {
-        x.iter().sum()
+        x.iter().sum() //~ E0599
     }
 
     fn first(x: PyTensorOf<f64, 1>) -> f64 {
-        x[0]
+        x[0] //~ E0608
     }
 
     fn rows(mut x: PyTensorMut<f64, 2>) {
         for mut row in x.view_mut().rows_mut() {
-            row.fill(0.0);
+            row.fill(0.0); //~ E0599
         }
     }
 }

@@ -11,17 +11,17 @@ mod two_views_of_one_tensor {
     fn main() {
         let mut tensor = Tensor::from(vec![1, 2, 3]);
         let mut first = tensor.view_mut_as::<ArrayViewMut1<i32>>().unwrap();
-        let second = tensor.view_mut_as::<&mut [i32]>().unwrap();
+        let second = tensor.view_mut_as::<&mut [i32]>().unwrap(); //~ E0499
         first[0] = second[0];
 
         let mut first = tensor.view_mut_as::<ArrayViewMut1<i32>>().unwrap();
-        let second = tensor.view_as::<ArrayView1<i32>>().unwrap();
+        let second = tensor.view_as::<ArrayView1<i32>>().unwrap(); //~ E0502
         first[0] = second[0];
 
         let mut numbers = [1, 2, 3];
         let borrowed = TensorMut::from(&mut numbers[..]);
         let first: &mut [i32] = borrowed.into_as().unwrap();
-        let second: &mut [i32] = borrowed.into_as().unwrap();
+        let second: &mut [i32] = borrowed.into_as().unwrap(); //~ E0382
         first[0] = second[0];
     }
 }
@@ -35,7 +35,7 @@ mod matrix_is_borrowed_mutably {
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1.0_f64, 2.0]);
         let first = tensor.view_mut_as::<DVectorViewMut<f64>>().unwrap();
-        let second = tensor.view_mut_as::<ColMut<f64>>().unwrap();
+        let second = tensor.view_mut_as::<ColMut<f64>>().unwrap(); //~ E0499
         println!("{first} {second:?}");
     }
 }
@@ -46,7 +46,7 @@ mod two_mutable_slices {
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let first = tensor.as_slice_mut::<i32>().unwrap();
-        let second = tensor.as_slice_mut::<i32>().unwrap();
+        let second = tensor.as_slice_mut::<i32>().unwrap(); //~ E0499
         first[0] = second[0];
     }
 }
@@ -57,12 +57,12 @@ mod owned_slice_is_taken_apart_while_borrowed {
     fn main() {
         let slice = dlbridge::Tensor::from(vec![1, 2]).into_slice::<i32>().unwrap();
         let first = &slice[0];
-        drop(slice.into_tensor());
+        drop(slice.into_tensor()); //~ E0505
         println!("{first}");
 
         let mut slice = dlbridge::Tensor::from(vec![1, 2]).into_slice_mut::<i32>().unwrap();
         let first = &slice[0];
-        slice[0] = 3;
+        slice[0] = 3; //~ E0502
         println!("{first}");
     }
 }
@@ -73,7 +73,7 @@ mod written_while_cells_are_borrowed {
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let cells = tensor.view::<i32>().unwrap().as_cells().unwrap();
-        tensor.as_slice_mut::<i32>().unwrap()[0] = 0;
+        tensor.as_slice_mut::<i32>().unwrap()[0] = 0; //~ E0502
         println!("{cells:?}");
     }
 }
@@ -84,7 +84,7 @@ mod written_while_viewed {
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let view = tensor.view::<i32>().unwrap();
-        tensor.view_mut::<i32>().unwrap().fill(0);
+        tensor.view_mut::<i32>().unwrap().fill(0); //~ E0502
         println!("{:?}", view.get(&[0]));
     }
 }
@@ -95,7 +95,7 @@ mod cells_are_not_moved {
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let cells = tensor.view::<i32>().unwrap().as_cells().unwrap();
-        let moved = cells[0];
+        let moved = cells[0]; //~ E0508
         println!("{moved:?}");
     }
 }
@@ -105,7 +105,7 @@ mod shape_is_read_only {
 
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
-        tensor.shape()[0] = 9;
+        tensor.shape()[0] = 9; //~ E0594
     }
 }
 
@@ -113,7 +113,7 @@ mod mutable_from_shared_view {
     //! A mutable tensor needs a mutable borrow, even of a view that is itself mutable.
 
     fn write(view: &ndarray::ArrayViewMut1<'_, i32>) {
-        dlbridge::TensorMut::from(&mut *view).as_slice_mut::<i32>().unwrap().fill(0);
+        dlbridge::TensorMut::from(&mut *view).as_slice_mut::<i32>().unwrap().fill(0); //~ E0596
     }
 
     fn main() {
@@ -127,7 +127,7 @@ mod written_through_shared_reference {
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let shared = &tensor;
-        shared.as_slice_mut::<i32>().unwrap()[0] = 1;
+        shared.as_slice_mut::<i32>().unwrap()[0] = 1; //~ E0596
     }
 }
 

@@ -8,7 +8,7 @@ mod raw_pointer_is_not_send {
     fn needs_send<T: Send>(_: T) {}
 
     fn main() {
-        needs_send(dlbridge::Tensor::from(vec![1, 2, 3]).into_raw());
+        needs_send(dlbridge::Tensor::from(vec![1, 2, 3]).into_raw()); //~ E0277
     }
 }
 
@@ -27,7 +27,7 @@ mod owner_is_not_send {
 
     fn main() {
         let owner = Owner(vec![1.0], Rc::new(()));
-        let _ = dlbridge::Tensor::builder(owner).build::<f32>();
+        let _ = dlbridge::Tensor::builder(owner).build::<f32>(); //~ E0277 E0599
     }
 }
 
@@ -44,7 +44,7 @@ mod shared_owner_is_not_writable {
 
     fn main() {
         let _ = dlbridge::Tensor::builder(Owner([1.0, 2.0])).build_read_only::<f32>();
-        let _ = dlbridge::Tensor::builder(Owner([1.0, 2.0])).build::<f32>();
+        let _ = dlbridge::Tensor::builder(Owner([1.0, 2.0])).build::<f32>(); //~ E0277
     }
 }
 
@@ -53,7 +53,7 @@ mod writable_bools {
 
     fn main() {
         let builder = dlbridge::Tensor::builder(vec![true, false]).dtype(dlbridge::DType::U8);
-        let _ = builder.build::<bool>();
+        let _ = builder.build::<bool>(); //~ E0277
     }
 }
 
@@ -61,7 +61,7 @@ mod no_element {
     //! The message names the features whose crates have more elements.
 
     fn main() {
-        let _ = dlbridge::Tensor::from(vec![1]).view::<char>();
+        let _ = dlbridge::Tensor::from(vec![1]).view::<char>(); //~ E0277
     }
 }
 
@@ -70,9 +70,9 @@ mod bool_slice {
 
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![true, false]);
-        let _ = tensor.as_slice::<bool>();
-        let _ = tensor.as_slice_mut::<bool>();
-        let _ = tensor.view_as::<ndarray::ArrayView1<bool>>();
+        let _ = tensor.as_slice::<bool>(); //~ E0277
+        let _ = tensor.as_slice_mut::<bool>(); //~ E0277
+        let _ = tensor.view_as::<ndarray::ArrayView1<bool>>(); //~ E0277
     }
 }
 
@@ -81,7 +81,7 @@ mod tensor_is_not_clone {
 
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
-        let _ = tensor.clone();
+        let _ = tensor.clone(); //~ E0599
     }
 }
 
@@ -93,9 +93,9 @@ mod cells_are_read_only {
     fn main() {
         let tensor = Tensor::from(vec![1, 2, 3]);
         let cells = tensor.view::<i32>().unwrap().as_cells().unwrap();
-        cells[0].set(1);
-        let value: &i32 = &*cells[0];
-        let made = ReadCell(1);
+        cells[0].set(1); //~ E0599
+        let value: &i32 = &*cells[0]; //~ E0614
+        let made = ReadCell(1); //~ E0423
     }
 }
 
@@ -104,11 +104,11 @@ mod descriptor_is_private {
 
     fn main() {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
-        let handle = &mut tensor.0;
+        let handle = &mut tensor.0; //~ E0616
         let view = tensor.view::<i32>().unwrap();
-        let elements = view.elements;
+        let elements = view.elements; //~ E0616
         let borrowed = tensor.as_tensor_ref();
-        let inner = borrowed.0;
+        let inner = borrowed.0; //~ E0616
     }
 }
 
@@ -120,12 +120,12 @@ mod view_is_no_copy {
 
     fn main() {
         let tensor = Tensor::from(vec![1, 2, 3]);
-        let _ = tensor.copy_as::<ArrayView1<i32>>();
-        let _ = tensor.view_as::<ArrayViewMut1<i32>>();
+        let _ = tensor.copy_as::<ArrayView1<i32>>(); //~ E0277
+        let _ = tensor.view_as::<ArrayViewMut1<i32>>(); //~ E0271 E0277
 
         let mut numbers = [1, 2, 3];
         let borrowed = TensorMut::from(&mut numbers[..]);
-        let _ = borrowed.view_as::<&mut [i32]>();
+        let _ = borrowed.view_as::<&mut [i32]>(); //~ E0271 E0277
     }
 }
 

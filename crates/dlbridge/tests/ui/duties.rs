@@ -10,11 +10,11 @@ mod element_is_unsafe {
     #[derive(Clone, Copy)]
     struct Padded(u8, u32);
 
-    impl Element for Padded {
+    impl Element for Padded { //~ E0200
         const DTYPE: DType = DType::U64;
     }
 
-    impl Plain for Padded {}
+    impl Plain for Padded {} //~ E0200
 }
 
 mod import_is_unsafe {
@@ -24,18 +24,18 @@ mod import_is_unsafe {
 
     fn main() {
         let (versioned, legacy) = (Tensor::from([1]).into_raw(), Tensor::from([1]).into_raw_legacy());
-        let _ = Tensor::from_raw(versioned);
-        let _ = dlbridge::ffi::release_raw(legacy.unwrap());
-        let _ = TensorRef::from_raw(std::ptr::null());
-        let _ = Tensor::builder(()).build_raw(std::ptr::null_mut(), Device::CPU, Flags::NONE);
+        let _ = Tensor::from_raw(versioned); //~ E0133
+        let _ = dlbridge::ffi::release_raw(legacy.unwrap()); //~ E0133
+        let _ = TensorRef::from_raw(std::ptr::null()); //~ E0133
+        let _ = Tensor::builder(()).build_raw(std::ptr::null_mut(), Device::CPU, Flags::NONE); //~ E0133
         let mut tensor = Tensor::from(vec![1]);
-        let _ = tensor.assume_frozen();
-        let _ = tensor.assume_exclusive();
-        let _ = dlbridge::ffi::view_mut_unchecked::<i32>(&tensor);
-        let _ = dlbridge::ffi::give(Tensor::from(vec![1]), |_| unreachable!());
-        let _ = dlbridge::ffi::give_shared(Tensor::from(vec![1]), |_| unreachable!());
+        let _ = tensor.assume_frozen(); //~ E0133
+        let _ = tensor.assume_exclusive(); //~ E0133
+        let _ = dlbridge::ffi::view_mut_unchecked::<i32>(&tensor); //~ E0133
+        let _ = dlbridge::ffi::give(Tensor::from(vec![1]), |_| unreachable!()); //~ E0133
+        let _ = dlbridge::ffi::give_shared(Tensor::from(vec![1]), |_| unreachable!()); //~ E0133
         let kept = dlbridge::ffi::Kept { number: 0, start: 0, end: |_, _| {} };
-        let _ = dlbridge::ffi::keep_borrowed(tensor, kept);
+        let _ = dlbridge::ffi::keep_borrowed(tensor, kept); //~ E0133
     }
 }
 

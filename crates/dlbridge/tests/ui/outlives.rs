@@ -8,7 +8,7 @@ mod array_of_cells_outlives_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(ndarray::array![1, 2, 3]);
         let cells = tensor.view_as::<ndarray::ArrayView1<dlbridge::ReadCell<i32>>>().unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{}", cells[0].get());
     }
 }
@@ -19,7 +19,7 @@ mod array_view_outlives_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(ndarray::array![1, 2, 3]);
         let view = tensor.view_as::<ndarray::ArrayView1<i32>>().unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{view:?}");
     }
 }
@@ -30,7 +30,7 @@ mod cells_outlive_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let cells = tensor.view::<i32>().unwrap().as_cells().unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{cells:?}");
     }
 }
@@ -43,7 +43,7 @@ mod file_view_outlives_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1.0_f64, 2.0]);
         let view = TensorView::try_from(&tensor).unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{:?}", view.shape());
     }
 }
@@ -57,13 +57,13 @@ mod image_outlives_tensor {
     fn main() {
         let mut tensor = Tensor::from(RgbImage::new(2, 2));
         let image = tensor.view_as::<ImageBuffer<Rgb<u8>, &[u8]>>().unwrap();
-        let mut other = tensor.view_mut_as::<ImageBuffer<Rgb<u8>, &mut [u8]>>().unwrap();
+        let mut other = tensor.view_mut_as::<ImageBuffer<Rgb<u8>, &mut [u8]>>().unwrap(); //~ E0502
         other.put_pixel(0, 0, Rgb([1, 2, 3]));
         println!("{:?}", image.get_pixel(0, 0));
 
         let mut image = RgbImage::new(2, 2);
         let tensor = TensorRef::from(&image);
-        image.put_pixel(0, 0, Rgb([1, 2, 3]));
+        image.put_pixel(0, 0, Rgb([1, 2, 3])); //~ E0502
         println!("{tensor:?}");
     }
 }
@@ -74,7 +74,7 @@ mod iterator_outlives_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let mut iter = tensor.view::<i32>().unwrap().into_iter();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{:?}", iter.next());
     }
 }
@@ -86,7 +86,7 @@ mod matrix_view_outlives_tensor {
         let tensor = dlbridge::Tensor::from(vec![1.0_f64, 2.0]);
         let nalgebra = tensor.view_as::<nalgebra::DVectorView<f64>>().unwrap();
         let faer = tensor.view_as::<faer::ColRef<f64>>().unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{nalgebra} {faer:?}");
     }
 }
@@ -97,7 +97,7 @@ mod shape_outlives_tensor {
     fn main() {
         let shape = {
             let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
-            tensor.view::<i32>().unwrap().shape()
+            tensor.view::<i32>().unwrap().shape() //~ E0597
         };
         println!("{shape:?}");
     }
@@ -109,7 +109,7 @@ mod slice_outlives_tensor {
     fn main() {
         let slice = {
             let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
-            tensor.as_slice::<i32>().unwrap()
+            tensor.as_slice::<i32>().unwrap() //~ E0597
         };
         println!("{slice:?}");
     }
@@ -121,7 +121,7 @@ mod view_outlives_tensor {
     fn main() {
         let tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let view = tensor.view::<i32>().unwrap();
-        drop(tensor);
+        drop(tensor); //~ E0505
         println!("{view:?}");
     }
 }
@@ -134,11 +134,11 @@ mod tensor_ref_outlives_array {
     fn main() {
         let mut array = ndarray::array![[1.0, 2.0]];
         let tensor = TensorRef::from(&array);
-        array[[0, 0]] = 3.0;
+        array[[0, 0]] = 3.0; //~ E0502
         println!("{tensor:?}");
 
         let mut tensor = TensorMut::from(&mut array);
-        println!("{array:?}");
+        println!("{array:?}"); //~ E0502
         tensor.view_mut::<f64>().unwrap().fill(0.0);
     }
 }
@@ -151,12 +151,12 @@ mod tensor_ref_outlives_matrix {
     fn main() {
         let mut matrix = nalgebra::DMatrix::<f64>::zeros(2, 2);
         let tensor = TensorRef::from(&matrix);
-        matrix.fill(1.0);
+        matrix.fill(1.0); //~ E0502
         println!("{tensor:?}");
 
         let mut matrix = faer::Mat::<f64>::zeros(2, 2);
         let mut tensor = TensorMut::from(&mut matrix);
-        println!("{matrix:?}");
+        println!("{matrix:?}"); //~ E0502
         tensor.view_mut::<f64>().unwrap().fill(0.0);
     }
 }
@@ -170,7 +170,7 @@ mod tensor_ref_outlives_slice {
         let (tensor, tensor_mut, of_tensor) = {
             let (values, mut others) = (vec![1.0_f32], vec![2.0_f32]);
             let owner = Tensor::from(vec![3.0_f32]);
-            (TensorRef::from(&values[..]), TensorMut::from(&mut others[..]), owner.as_tensor_ref())
+            (TensorRef::from(&values[..]), TensorMut::from(&mut others[..]), owner.as_tensor_ref()) //~ E0597 E0597 E0597
         };
         println!("{tensor:?} {tensor_mut:?} {of_tensor:?}");
     }
@@ -181,8 +181,8 @@ mod borrowed_slice_as_tensor {
 
     fn main() {
         let values = vec![1.0_f32, 2.0];
-        let tensor = dlbridge::Tensor::from(&values[..]);
-        drop(values);
+        let tensor = dlbridge::Tensor::from(&values[..]); //~ E0597
+        drop(values); //~ E0505
         println!("{tensor:?}");
     }
 }
@@ -192,7 +192,7 @@ mod borrowing_owner {
 
     fn main() {
         let mut values = vec![1.0_f32, 2.0];
-        let _ = dlbridge::Tensor::builder(&mut values[..]).build::<f32>();
+        let _ = dlbridge::Tensor::builder(&mut values[..]).build::<f32>(); //~ E0597
     }
 }
 
@@ -204,17 +204,17 @@ mod slice_across_into_raw {
     fn main() {
         let tensor = Tensor::from(vec![1, 2, 3]);
         let slice = tensor.as_slice::<i32>().unwrap();
-        let raw = tensor.into_raw();
+        let raw = tensor.into_raw(); //~ E0505
         println!("{slice:?} {raw:?}");
 
         let tensor = Tensor::from(vec![1, 2, 3]);
         let slice = tensor.as_slice::<i32>().unwrap();
-        let shared = tensor.into_shared();
+        let shared = tensor.into_shared(); //~ E0505
         println!("{slice:?} {shared:?}");
 
         let tensor = Tensor::from(vec![1, 2, 3]);
         let slice = tensor.as_slice::<i32>().unwrap();
-        let owner = tensor.into_owner::<Vec<i32>>();
+        let owner = tensor.into_owner::<Vec<i32>>(); //~ E0505
         println!("{slice:?} {owner:?}");
     }
 }
@@ -225,16 +225,16 @@ mod static_view {
     use dlbridge::{Tensor, TensorRef};
 
     fn of_a_tensor(tensor: &Tensor) -> &'static [i32] {
-        tensor.view_as().unwrap()
+        tensor.view_as().unwrap() //~ error
     }
 
     fn of_a_borrow(numbers: &[i32]) -> &'static [i32] {
-        TensorRef::from(numbers).into_as().unwrap()
+        TensorRef::from(numbers).into_as().unwrap() //~ error
     }
 
     fn of_an_assumption(tensor: &Tensor) -> &'static [i32] {
         // SAFETY: no code writes.
-        unsafe { tensor.assume_frozen() }.into_as().unwrap()
+        unsafe { tensor.assume_frozen() }.into_as().unwrap() //~ error
     }
 
     fn main() {

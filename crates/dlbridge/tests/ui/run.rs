@@ -1,17 +1,76 @@
-//! Programs that must not compile: each file of a package's folder, or each module of it, is one misuse, with the
-//! messages of the compiler.
+//! Programs that must not compile: each file of a package's folder, or each module of it, is one misuse. A comment
+//! `//~ E0505` ends each line that the compiler refuses, with the codes of its errors; `error` is one without a code.
+//! `messages.txt` has the words that are ours: a message, and below it what stands beside it.
 //! `dlbridge-ui` and `dlbridge-pyo3-ui` run it, each over its own folder. Misuse that only shows at run time is in
 //! `it/aliasing.rs`, `it/access.rs` and `borrows_misuse.rs`.
 //!
-//! The messages change from version to version, so this runs with the pinned compiler only.
-//! After a change: `TRYBUILD=overwrite cargo +1.95 test -p dlbridge-ui -p dlbridge-pyo3-ui`.
+//! Errors change from version to version, so this runs with the pinned compiler only.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// The compiler whose messages the `.stderr` files hold.
+use serde_json::Value;
+
+/// The compiler whose errors the files name.
 const PINNED: &str = "rustc 1.95.";
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+/// What a program prints, one JSON value a line.
+fn json_lines(text: &[u8]) -> Vec<Value> {
+    let lines = text.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"{"));
+    lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
+}
+
+/// What the package depends on, as this test was built with it: arguments for `rustc` that find it.
+fn dependencies() -> Vec<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--no-run", "--quiet", "--tests", "--message-format=json"]);
+    let output = cargo.current_dir(FOLDER).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let program = env::current_exe().expect("a program");
+    let mut arguments = vec![format!("-Ldependency={}", program.parent().expect("deps").display())];
+    for artifact in json_lines(&output.stdout) {
+        let (name, file) = (artifact["target"]["name"].as_str(), artifact["filenames"][0].as_str());
+        if let (Some(name), Some(file)) = (name, file.filter(|file| file.ends_with(".rlib"))) {
+            arguments.push(format!("--extern={}={file}", name.replace('-', "_")));
+        }
+    }
+    arguments
+}
+
+/// The errors of a program.
+fn errors(file: &Path, dependencies: &[String]) -> Vec<Value> {
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--edition=2024", "--emit=metadata", "--error-format=json", "--out-dir"]);
+    rustc.arg(env!("CARGO_TARGET_TMPDIR")).args(dependencies).arg(file);
+    let mut found = json_lines(&rustc.output().expect("rustc").stderr);
+    found.retain(|it| it["level"] == "error" && !it["spans"].as_array().expect("spans").is_empty());
+    found
+}
+
+fn code(error: &Value) -> &str {
+    error["code"]["code"].as_str().unwrap_or("error")
+}
+
+/// The line of the program to which an error points, or in which it calls the macro that is refused.
+fn line(error: &Value, file: &Path) -> u64 {
+    let spans = error["spans"].as_array().expect("spans");
+    let mut span = spans.iter().find(|span| span["is_primary"] == true).expect("a place");
+    while Path::new(span["file_name"].as_str().expect("a file")) != file {
+        span = &span["expansion"]["span"];
+    }
+    span["line_start"].as_u64().expect("a line")
+}
+
+/// Whether an error has the words of a block of `messages.txt`.
+fn says(error: &Value, block: &str) -> bool {
+    let mut words = block.lines().map(str::trim);
+    let beside = error["children"].as_array().expect("a list");
+    let has = |text: &str| beside.iter().any(|it| it["message"] == text);
+    words.next().is_some_and(|first| error["message"] == first) && words.all(has)
+}
 
 #[test]
 fn misuse_does_not_compile() {
@@ -19,14 +78,40 @@ fn misuse_does_not_compile() {
     let version = Command::new(rustc).arg("--version").output().expect("a compiler");
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     if !version.starts_with(PINNED) {
-        println!("skipped: the messages are those of {PINNED}x, this is {}", version.trim());
+        println!("skipped: the errors are those of {PINNED}x, this is {}", version.trim());
         return;
     }
-    let cases = trybuild::TestCases::new();
-    for file in fs::read_dir(env!("CARGO_MANIFEST_DIR")).unwrap() {
-        let name = PathBuf::from(file.unwrap().file_name());
-        if name.extension().is_some_and(|it| it == "rs") && name != Path::new("run.rs") {
-            cases.compile_fail(name);
+    let (dependencies, mut all, mut wrong) = (dependencies(), Vec::new(), Vec::new());
+    for file in fs::read_dir(FOLDER).expect("a folder") {
+        let file = file.expect("a file").path();
+        if file.extension().is_none_or(|it| it != "rs") || file.ends_with("run.rs") {
+            continue;
+        }
+        let mut found = BTreeMap::<u64, Vec<String>>::new();
+        for error in errors(&file, &dependencies) {
+            found.entry(line(&error, &file)).or_default().push(code(&error).to_owned());
+            all.push(error);
+        }
+        for (number, text) in (1..).zip(fs::read_to_string(&file).expect("a program").lines()) {
+            let mut expected: Vec<_> =
+                text.split_once("//~").map_or("", |it| it.1).split_whitespace().collect();
+            let mut found = found.remove(&number).unwrap_or_default();
+            expected.sort_unstable();
+            found.sort_unstable();
+            if expected != found {
+                let file = file.display();
+                wrong.push(format!("{file}:{number}: expected {expected:?}, found {found:?}"));
+            }
         }
     }
+    let messages = fs::read_to_string(Path::new(FOLDER).join("messages.txt")).expect("messages");
+    for block in messages.trim_end().split("\n\n") {
+        if !all.iter().any(|error| says(error, block)) {
+            let first = block.lines().next().unwrap_or_default();
+            let like = all.iter().filter(|error| error["message"] == first);
+            let found: Vec<_> = like.map(|error| error["children"].to_string()).collect();
+            wrong.push(format!("expected a message {block:?}, found beside it {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
