@@ -198,10 +198,45 @@ fn same_elements(part: &ArcTensor, shape: &[i64], places: &[i64]) {
     assert_eq!((view.shape(), &view.to_vec()[..]), (shape, places));
     let rows: Vec<i64> = view.rows().flat_map(|row| row.to_vec()).collect();
     assert_eq!(rows, places);
-    if let Ok(flat) = view.reshape(&[-1]) {
-        assert_eq!(flat.to_vec(), places);
-    } else {
-        let steps = places.windows(2).map(|pair| pair[1] - pair[0]).collect::<BTreeSet<_>>();
-        assert!(steps.len() > 1, "{shape:?} has one stride: {places:?}");
+    let sorted = |mut places: Vec<i64>| {
+        places.sort_unstable();
+        places
+    };
+    let whole = sorted(places.to_vec());
+    for (axis, &extent) in shape.iter().enumerate() {
+        let (front, back) = view.split_at(axis, extent as usize / 2).expect("inside");
+        assert_eq!(sorted([front.to_vec(), back.to_vec()].concat()), whole, "{shape:?} by {axis}");
     }
+    let turned = view.transpose().transpose().unsqueeze(0).and_then(|part| part.squeeze(0));
+    assert_eq!(turned.expect("the axis that was added").to_vec(), places);
+    for from in 0..=shape.len() {
+        // Some axes become one, then each even axis two.
+        for to in from..=shape.len() {
+            let extent = shape[from..to].iter().product::<i64>();
+            let joined = [&shape[..from], &[extent], &shape[to..]].concat();
+            let halves =
+                |&extent: &i64| if extent % 2 == 0 { vec![extent / 2, 2] } else { vec![extent] };
+            reshaped(part, &joined, places);
+            reshaped(part, &joined.iter().flat_map(halves).collect::<Vec<_>>(), places);
+        }
+    }
+}
+
+/// Reshapes: the elements are the same, and a shape is refused only if no strides reach them in this order.
+fn reshaped(part: &ArcTensor, shape: &[i64], places: &[i64]) {
+    let view = part.view::<i64>().expect("of this type");
+    if let Ok(view) = view.reshape(shape) {
+        return assert_eq!((view.shape(), &view.to_vec()[..]), (shape, places));
+    }
+    let at = |i: usize| model::index_of(i, shape);
+    let steps: Vec<i64> = (0..shape.len())
+        .map(|axis| match shape[axis + 1..].iter().product::<i64>() as usize {
+            second if shape[axis] > 1 => places[second] - places[0],
+            _ => 0,
+        })
+        .collect();
+    let reached =
+        |i| places[0] + at(i).iter().zip(&steps).map(|(&i, step)| i as i64 * step).sum::<i64>();
+    let has_strides = (0..places.len()).all(|i| reached(i) == places[i]);
+    assert!(!has_strides, "{shape:?} has strides {steps:?}: {places:?}");
 }

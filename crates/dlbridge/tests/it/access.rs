@@ -11,7 +11,7 @@ use dlbridge::{Access, ArcTensor, DType, Error, Flags, Parts, Tensor, TensorRef}
 use dlbridge_testing::Foreign;
 use parking_lot::RwLock;
 
-use crate::common::{import, import_legacy, take_back};
+use crate::common::{import, import_legacy};
 
 const VALUES: [i32; 4] = [1, 2, 3, 4];
 
@@ -50,19 +50,6 @@ fn of_each_class() -> Vec<(Access, Tensor)> {
 fn each_class_comes_about_as_documented() {
     for (i, (access, tensor)) in of_each_class().into_iter().enumerate() {
         assert_eq!(tensor.access(), access, "tensor {i}: {tensor:?}");
-    }
-}
-
-#[test]
-fn every_class_may_be_viewed_and_copied() {
-    for (_, tensor) in of_each_class() {
-        let view = tensor.view::<i32>().expect("every class has views");
-        assert_eq!(view.to_vec(), VALUES);
-        assert_eq!(view.as_cells().expect("contiguous")[3].get(), 4);
-        let copy = tensor.to_contiguous().expect("every class can be copied");
-        assert_eq!((copy.access(), copy.flags()), (Access::Exclusive, Flags::IS_COPIED));
-        assert_eq!(copy.as_slice::<i32>(), Ok(&VALUES[..]));
-        assert_eq!(Vec::<i32>::try_from(&tensor), Ok(VALUES.to_vec()));
     }
 }
 
@@ -135,90 +122,6 @@ fn the_unchecked_forms_check_everything_but_the_class() {
 }
 
 #[test]
-fn giving_up_exclusive_access_cannot_be_taken_back() {
-    for tensor in [Tensor::from(VALUES), exclusive()] {
-        let mut tensor = Tensor::from(tensor.into_shared());
-        assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::SharedMemory));
-        assert_eq!(tensor.into_shared().access(), Access::Shared);
-    }
-}
-
-#[test]
-fn giving_up_exclusive_access_survives_a_round_trip() {
-    let copied = exclusive;
-    let ours = || Tensor::from(VALUES).to_contiguous().expect("host");
-    let odd = || {
-        let foreign = Foreign::new(&[4], &VALUES).class(Access::Exclusive).null_strides();
-        import(foreign).expect("legal")
-    };
-    for tensor in [copied(), ours(), odd()] {
-        assert_eq!(tensor.access(), Access::Exclusive);
-        let shared = Tensor::from(tensor.into_shared());
-        assert!(!shared.is_copied(), "it is no longer a copy for one consumer alone");
-        let again = take_back(shared.into_raw());
-        assert_eq!(again.access(), Access::Shared, "a class only ever becomes weaker");
-    }
-}
-
-#[test]
-fn frozen_memory_stays_frozen_when_it_is_shared() {
-    let tensor = Tensor::from(&VALUES[..]).into_shared();
-    assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Frozen, true));
-}
-
-/// A producer can keep its copy, and so can code that has our own export before it comes back.
-#[test]
-fn an_imported_copy_is_shared() {
-    let tensor = foreign(Flags::IS_COPIED);
-    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
-    let tensor = take_back(tensor.into_raw());
-    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
-    let copy = tensor.to_contiguous().expect("host");
-    assert_eq!((copy.access(), copy.is_copied()), (Access::Exclusive, true));
-    let tensor = take_back(copy.into_raw());
-    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
-}
-
-#[test]
-fn a_rust_owner_that_left_rust_is_shared_when_it_comes_back() {
-    let tensor = take_back(Tensor::from(VALUES).into_raw());
-    assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::NONE));
-    let tensor = take_back(Tensor::from(&VALUES[..]).into_raw());
-    assert_eq!((tensor.access(), tensor.flags()), (Access::Shared, Flags::READ_ONLY));
-}
-
-#[test]
-fn what_two_tensors_can_reach_neither_may_write() {
-    let tensor = Tensor::from(VALUES).into_frozen();
-    let mut share = Tensor::from(tensor.clone());
-    assert_eq!(share.as_slice_mut::<i32>(), Err(Error::ReadOnly));
-    // SAFETY: it is refused.
-    assert_eq!(unsafe { share.assume_exclusive() }.map(drop).err(), Some(Error::ReadOnly));
-    assert_eq!(share.as_slice::<i32>(), tensor.as_slice::<i32>());
-    assert_eq!(share.data_ptr(), tensor.data_ptr());
-    // from another language it comes back as memory that others may have
-    assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
-}
-
-#[test]
-fn a_share_of_a_copy_is_no_copy() {
-    let share = Tensor::from(exclusive().into_frozen());
-    assert_eq!((share.flags(), share.access()), (Flags::READ_ONLY, Access::Frozen));
-    assert_eq!(take_back(share.into_raw()).access(), Access::Shared);
-}
-
-#[test]
-fn shared_memory_may_be_shared_writable() {
-    let tensor = Tensor::from(VALUES).into_shared();
-    let (first, second) = (Tensor::from(tensor.clone()), Tensor::from(tensor));
-    assert_eq!((first.flags(), second.flags()), (Flags::NONE, Flags::NONE));
-    // SAFETY: no other code reads the elements.
-    unsafe { dlbridge::ffi::view_mut_unchecked::<i32>(&first) }.expect("writable").fill(7);
-    assert_eq!(second.view::<i32>().expect("host").to_vec(), [7; 4]);
-    assert_eq!(first.as_slice::<i32>(), Err(Error::SharedMemory));
-}
-
-#[test]
 fn exclusive_device_memory_is_not_readable_either() {
     let device = "cuda:0".parse().expect("a name");
     let foreign = Foreign::new(&[4], &VALUES).device(device).class(Access::Exclusive);
@@ -280,18 +183,6 @@ fn tensors_of_one_borrow_are_only_read() {
     let copy = numbers().to_contiguous().expect("memory");
     assert!(copy.is_copied());
     assert_only_read(Tensor::from_guard(Arc::new(Weights(copy))));
-}
-
-#[test]
-fn a_borrow_reports_the_rights_that_it_gives() {
-    let copy = numbers().to_contiguous().expect("memory");
-    let borrowed = copy.as_tensor_ref();
-    assert_eq!((borrowed.access(), borrowed.flags()), (Access::Frozen, Flags::READ_ONLY));
-    let part = borrowed.flip(0).expect("one axis");
-    assert_eq!((part.access(), part.flags()), (Access::Frozen, Flags::READ_ONLY));
-    let shared = numbers().into_shared();
-    assert_eq!(shared.as_tensor_ref().access(), Access::Shared);
-    assert!(shared.as_tensor_ref().is_read_only());
 }
 
 /// A refused `into_owner` of memory that was shared returned a tensor without `READ_ONLY` and of

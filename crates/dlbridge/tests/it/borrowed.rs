@@ -6,9 +6,7 @@ use std::ptr;
 
 use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
-use dlbridge::{
-    Access, DType, DescriptorError, Device, Error, Flags, Tensor, TensorMut, TensorRef,
-};
+use dlbridge::{Access, Error, Flags, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
 
@@ -112,23 +110,6 @@ fn a_descriptor_borrowed_from_c_is_memory_that_others_may_write() {
 }
 
 #[test]
-fn a_borrowed_descriptor_is_passed_on_normalised() {
-    let mut foreign = Foreign::new(&[2], &[1_u16, 2, 3]).null_strides().byte_offset(2);
-    let data = foreign.memory().addr();
-    foreign.with_raw(|descriptor| {
-        // SAFETY: alive until this closure ends.
-        let tensor = unsafe { TensorRef::from_raw(descriptor) }.expect("legal");
-        tensor.with_raw(|descriptor| {
-            // SAFETY: alive until this closure ends.
-            let descriptor = unsafe { &*descriptor };
-            assert_eq!((descriptor.data.addr(), descriptor.byte_offset), (data + 2, 0));
-            assert!(!descriptor.strides.is_null());
-        });
-        assert_eq!(tensor.view::<u16>().expect("host").to_vec(), [2, 3]);
-    });
-}
-
-#[test]
 fn a_borrowed_descriptor_may_go_as_soon_as_it_was_read() {
     let mut foreign = Foreign::new(&[2], &[1_u8, 2]);
     let mut kept = foreign.with_raw(|descriptor| {
@@ -141,31 +122,6 @@ fn a_borrowed_descriptor_may_go_as_soon_as_it_was_read() {
     kept.data = ptr::null_mut();
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [1, 2]);
     assert_eq!(kept.ndim, -1);
-}
-
-#[test]
-fn borrowing_says_where_and_what() {
-    let tensor = TensorRef::from(&[1_i64, 2][..]);
-    assert_eq!((tensor.dtype(), tensor.device()), (DType::I64, Device::CPU));
-    assert_eq!((tensor.rank(), tensor.len(), tensor.nbytes()), (1, 2, 16));
-    assert!(tensor.is_contiguous() && !tensor.is_empty() && !tensor.is_copied());
-    let text = format!("{tensor:?}");
-    assert!(text.starts_with("TensorRef") && text.contains("int64"), "{text}");
-    let mut values = [1_i64, 2];
-    let tensor = TensorMut::from(&mut values[..]);
-    let text = format!("{tensor:?}");
-    assert!(text.starts_with("TensorMut") && text.contains("exclusive"), "{text}");
-    assert!(format!("{:?}", tensor.view::<i64>()).contains("int64"));
-}
-
-#[test]
-fn a_borrow_of_a_high_rank_keeps_its_lists() {
-    let tensor = import(Foreign::new(&[1; 40], &[9_u8]).null_strides()).expect("legal");
-    let borrowed = tensor.as_tensor_ref();
-    assert_eq!((borrowed.shape(), borrowed.strides()), (&[1; 40][..], &[1; 40][..]));
-    let moved = Box::new(borrowed);
-    assert_eq!(moved.strides(), [1; 40]);
-    assert_eq!(moved.view::<u8>().expect("host").get(&[0; 40]), Some(9));
 }
 
 // Memory that a plain descriptor describes: kept by an owner, or borrowed for a closure.
@@ -204,34 +160,6 @@ fn an_owner_keeps_what_was_described_and_the_descriptor_may_go() {
 }
 
 #[test]
-fn an_offset_and_missing_strides_are_evened_out() {
-    let owner = CountingOwner::new(SIX);
-    let change = |tensor: &mut DLTensor| {
-        tensor.byte_offset = 8;
-        tensor.ndim = 1;
-        tensor.strides = ptr::null_mut();
-    };
-    let tensor = kept(owner, change, Flags::NONE).unwrap();
-    assert_eq!((tensor.shape(), tensor.strides(), tensor.byte_offset()), (&[2][..], &[1][..], 0));
-    assert_eq!(tensor.view::<f32>().unwrap().to_vec(), [2.0, 3.0]);
-}
-
-#[test]
-fn the_owner_of_a_refused_tensor_is_dropped_once() {
-    let owner = CountingOwner::new(SIX);
-    let drops = owner.drops();
-    let error = kept(owner, |tensor| tensor.ndim = -1, Flags::NONE).unwrap_err();
-    assert_eq!(error, Error::Descriptor(DescriptorError::RankOutOfRange { ndim: -1 }));
-    drops.expect(1, "after the refusal");
-}
-
-#[test]
-fn a_described_copy_is_shared() {
-    let tensor = kept(CountingOwner::new(SIX), |_| {}, Flags::IS_COPIED).unwrap();
-    assert_eq!((tensor.access(), tensor.is_copied()), (Access::Shared, true));
-}
-
-#[test]
 fn a_borrowed_tensor_is_read_and_not_released() {
     let source = Foreign::new(&[2, 3], &SIX);
     let releases = source.releases();
@@ -249,30 +177,6 @@ fn a_borrowed_tensor_is_read_and_not_released() {
     releases.expect(0, "after the loan");
     drop(tensor);
     releases.expect(1, "after the tensor");
-}
-
-#[test]
-fn strides_are_made_for_a_loan() {
-    let tensor = Tensor::from(vec![1_i32, 2, 3]);
-    let mut raw = tensor.as_raw();
-    raw.strides = ptr::null_mut();
-    let mut strides = BorrowedTensor::NO_STRIDES;
-    // SAFETY: `tensor` keeps the memory longer.
-    let borrowed =
-        unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) }.unwrap();
-    assert_eq!(borrowed.strides(), [1]);
-}
-
-#[test]
-fn an_invalid_descriptor_is_not_borrowed() {
-    let mut raw = Tensor::from(vec![1_i32, 2, 3]).as_raw();
-    raw.data = ptr::null_mut();
-    // Its lists were those of a tensor that is gone.
-    raw.ndim = 0;
-    let mut strides = BorrowedTensor::NO_STRIDES;
-    // SAFETY: nothing is read of a descriptor that is refused.
-    let borrowed = unsafe { BorrowedTensor::from_raw(&mut raw, &mut strides, Flags::NONE) };
-    assert_eq!(borrowed.err(), Some(DescriptorError::NullData { len: 1 }.into()));
 }
 
 #[test]

@@ -281,3 +281,14 @@ fn truth_values_are_borrowed_to_c_functions() {
     });
     assert_eq!(values, [true, true]);
 }
+
+#[test]
+fn an_item_is_the_only_element_whatever_the_rank() {
+    let item = |shape: &[i64]| {
+        let tensor = Tensor::builder(vec![4_u8; 8]).shape(shape).build::<u8>().expect("it fits");
+        tensor.view::<u8>().expect("its own type").item()
+    };
+    assert_eq!((item(&[]), item(&[1]), item(&[1, 1, 1])), (Ok(4), Ok(4), Ok(4)));
+    assert_eq!(item(&[2]), Err(crate::common::other_length(1, 2)));
+    assert_eq!(item(&[0]), Err(crate::common::other_length(1, 0)));
+}

@@ -110,14 +110,12 @@ mod ndarray_0_15 {
 mod ndarray_0_16;
 #[cfg(feature = "ndarray-0_17")]
 mod ndarray_0_17;
-mod odd_but_legal;
 mod owned_slice;
 mod ownership;
 mod packed;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod parts;
-mod prop_parts;
 mod protocol;
 mod releases;
 mod rows;
@@ -128,4 +126,3 @@ mod small_floats;
 mod strides;
 mod validation;
 mod versions;
-mod zero_size;

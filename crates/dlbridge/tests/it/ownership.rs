@@ -6,77 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::common::{delete, delete_legacy};
-use dlbridge::{Error, Tensor};
+use dlbridge::Tensor;
 use dlbridge_testing::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};
 
 fn counted() -> (Tensor, Releases) {
     let owner = CountingOwner::new([1_i32, 2, 3]);
     let drops = owner.drops();
     (Tensor::builder(owner).build::<i32>().expect("it fits"), drops)
-}
-
-#[test]
-fn dropping_the_tensor_drops_the_owner_once() {
-    let (tensor, drops) = counted();
-    assert_eq!(drops.count(), 0);
-    drop(tensor);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn the_deleter_drops_the_owner_once() {
-    let (tensor, drops) = counted();
-    let managed = tensor.into_raw();
-    assert_eq!(drops.count(), 0);
-    delete(managed);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn the_deleter_of_the_old_abi_drops_the_owner_once() {
-    let (tensor, drops) = counted();
-    let managed = tensor.into_raw_legacy().expect("it is writable");
-    assert_eq!(drops.count(), 0);
-    delete_legacy(managed);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn a_refused_export_to_the_old_abi_drops_the_owner_once() {
-    let owner = CountingOwner::new([1_i32]);
-    let drops = owner.drops();
-    let tensor = Tensor::builder(owner).build_read_only::<i32>().expect("it fits");
-    assert_eq!(tensor.into_raw_legacy(), Err(Error::LegacyReadOnly));
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn an_owner_taken_back_out_is_not_dropped() {
-    let (tensor, drops) = counted();
-    let owner = tensor.into_owner::<CountingOwner<i32>>().expect("it is the owner");
-    assert_eq!(drops.count(), 0);
-    assert_eq!(owner.as_ref(), [1, 2, 3]);
-    drop(owner);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn asking_for_another_owner_returns_the_tensor() {
-    let (tensor, drops) = counted();
-    let tensor = tensor.into_owner::<Vec<i32>>().expect_err("the owner is no vector");
-    let tensor = tensor.into_owner::<()>().expect_err("nor nothing");
-    assert_eq!(tensor.as_slice::<i32>().expect("still alive"), [1, 2, 3]);
-    assert_eq!(drops.count(), 0);
-    drop(tensor);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn the_returned_owner_has_what_was_written() {
-    let mut tensor = Tensor::from(vec![1_i32, 2, 3]);
-    tensor.as_slice_mut::<i32>().expect("exclusive")[1] = 20;
-    tensor.view_mut::<i32>().expect("exclusive").map_inplace(|x| x + 1);
-    assert_eq!(tensor.into_owner::<Vec<i32>>().expect("it is the owner"), [2, 21, 4]);
 }
 
 #[test]
@@ -175,40 +111,6 @@ fn a_panic_while_the_owner_is_borrowed_drops_it_once() {
     let drops = owner.drops();
     let build = || Tensor::builder(owner).build_read_only::<u8>().map(drop);
     assert!(catch_unwind(AssertUnwindSafe(build)).is_err());
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn a_share_keeps_the_memory_alive_until_the_last() {
-    let (tensor, drops) = counted();
-    let tensor = tensor.into_frozen();
-    let shares: Vec<Tensor> = (0..3).map(|_| Tensor::from(tensor.clone())).collect();
-    drop(tensor);
-    for (i, share) in shares.into_iter().enumerate() {
-        assert_eq!(drops.count(), 0, "share {i}");
-        assert_eq!(share.as_slice::<i32>().expect("frozen"), [1, 2, 3]);
-        drop(share);
-    }
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn a_share_of_a_share_keeps_the_memory_alive() {
-    let (tensor, drops) = counted();
-    let share = Tensor::from(Tensor::from(tensor.into_frozen()).into_frozen());
-    let managed = share.into_raw();
-    assert_eq!(drops.count(), 0);
-    delete(managed);
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
-fn a_shared_tensor_comes_back_out_of_its_only_share() {
-    let (tensor, drops) = counted();
-    let mut tensor = tensor.into_frozen().into_inner().expect("no other handle");
-    assert_eq!(tensor.as_slice_mut::<i32>(), Err(Error::ReadOnly), "a class only becomes weaker");
-    assert_eq!(drops.count(), 0);
-    drop(tensor);
     assert_eq!(drops.count(), 1);
 }
 

@@ -3,8 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::common::overlaps;
-use crate::prop_parts::{exact, layouts};
+use crate::common::{exact, layouts, overlaps};
 use dlbridge::{Error, Parts, Tensor, View};
 use proptest::prelude::*;
 use rayon::prelude::*;

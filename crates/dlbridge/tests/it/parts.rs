@@ -1,18 +1,16 @@
 //! Parts of tensors: what they say, whom they keep alive, what is refused.
-//! Random parts are in `prop_parts.rs`.
+//! Random parts are those of the fuzz targets `layout` and `rights`.
 #![allow(unsafe_code, reason = "memory of devices is described by pointers")]
 
 use std::ffi::c_void;
 use std::ptr;
-use std::thread;
 
-use crate::common::{SIX, import, owned_and_imported, take_back, values};
+use crate::common::{SIX, owned_and_imported, values};
 use dlbridge::ffi::Place;
 use dlbridge::{
-    Access, DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, Parts, Tensor,
-    TensorMut, TensorRef,
+    DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, Parts, Tensor, TensorMut,
+    TensorRef,
 };
-use dlbridge_testing::{CountingOwner, Foreign};
 
 fn refused<T>(part: Result<T, Error>) -> String {
     match part {
@@ -128,50 +126,6 @@ fn ranges_are_those_of_rust() {
 }
 
 #[test]
-fn a_part_that_owns_keeps_the_memory_and_its_class() {
-    for (tensor, releases) in owned_and_imported() {
-        let (access, is_foreign) = (tensor.access(), dlbridge::ffi::is_foreign(&tensor));
-        let part = tensor.transpose().slice(0, 1..).and_then(|part| part.select(1, 1));
-        let part = part.expect("inside");
-        assert_eq!((values(&part), part.access()), (vec![4.0, 5.0], access));
-        assert_eq!(dlbridge::ffi::is_foreign(&part), is_foreign);
-        let part =
-            part.into_owner::<CountingOwner<f32>>().expect_err("a part of the owner's memory");
-        let again = take_back(part.into_raw());
-        assert_eq!(values(&again), [4.0, 5.0]);
-        let part = again.flip(0).expect("one axis").into_shared();
-        releases.expect(0, "a part is left");
-        let part = part.into_inner().expect("the only handle");
-        assert_eq!((part.shape(), values(&part)), (&[2][..], vec![5.0, 4.0]));
-        drop(part);
-        releases.expect(1, "none is left");
-    }
-}
-
-#[test]
-fn a_part_that_does_not_exist_drops_the_tensor() {
-    for (tensor, releases) in owned_and_imported() {
-        assert!(tensor.select(0, 2).is_err());
-        releases.expect(1, "it was given up");
-    }
-}
-
-#[test]
-fn each_part_of_a_shared_tensor_keeps_the_memory() {
-    for (tensor, releases) in owned_and_imported() {
-        let tensor = tensor.into_shared();
-        let rows: Vec<_> = (0..2).map(|i| tensor.select(0, i).expect("a row")).collect();
-        let (front, back) = rows[1].split_at(0, 1).expect("inside");
-        assert!(rows.iter().all(|row| row.access() == Access::Shared && !row.is_read_only()));
-        let threads = [front, back].map(|part| thread::spawn(move || values(&part)));
-        drop((tensor, rows));
-        let found = threads.map(|thread| thread.join().expect("no panic"));
-        assert_eq!(found, [vec![3.0], vec![4.0, 5.0]]);
-        releases.expect(1, "all parts are gone");
-    }
-}
-
-#[test]
 fn a_long_chain_of_parts_is_no_chain_of_owners() {
     for (tensor, releases) in owned_and_imported() {
         let mut owned = tensor;
@@ -186,42 +140,6 @@ fn a_long_chain_of_parts_is_no_chain_of_owners() {
         drop(shared);
         releases.expect(1, "all parts are gone");
     }
-}
-
-#[test]
-fn a_part_of_an_exclusive_tensor_is_exclusive() {
-    let tensor = Tensor::from(SIX).reshape(&[2, 3]).expect("six");
-    let mut row = tensor.select(0, 1).expect("a row");
-    assert_eq!(row.access(), Access::Exclusive);
-    row.as_slice_mut::<f32>().expect("exclusive").fill(9.0);
-    assert_eq!(values(&row), [9.0; 3]);
-    let copied = import(Foreign::new(&[2, 3], &SIX).class(Access::Exclusive)).expect("legal");
-    let part = copied.slice(1, 2..).expect("inside");
-    assert_eq!((part.access(), part.is_copied()), (Access::Exclusive, false));
-    let shared = part.into_shared().slice(0, ..1).expect("inside");
-    assert_eq!((shared.access(), shared.is_copied()), (Access::Shared, false));
-}
-
-#[test]
-fn parts_of_a_frozen_tensor_are_slices() {
-    let frozen = Tensor::from(SIX).reshape(&[2, 3]).expect("six").into_frozen();
-    let row = frozen.select(0, 1).expect("a row");
-    drop(frozen);
-    assert_eq!((row.access(), row.is_read_only()), (Access::Frozen, true));
-    assert_eq!(row.as_slice::<f32>(), Ok(&SIX[3..]));
-    let mut row = row.into_inner().expect("the only handle");
-    assert_eq!(row.view_mut::<f32>().err(), Some(Error::ReadOnly));
-}
-
-#[test]
-fn repeated_elements_are_read_only() {
-    let mut repeated = Tensor::from([1, 2]).broadcast_to(&[3, 2]).expect("a new axis");
-    assert_eq!((repeated.access(), repeated.is_read_only()), (Access::Frozen, true));
-    assert_eq!(repeated.view_mut::<i32>().err(), Some(Error::ReadOnly));
-    let row = repeated.select(0, 2).expect("a row");
-    assert_eq!((row.access(), row.is_read_only()), (Access::Frozen, true));
-    let shared = Tensor::from([1]).into_shared().broadcast_to(&[9]).expect("extent 1");
-    assert_eq!((shared.access(), shared.is_read_only()), (Access::Shared, true));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Walks over views by rows, axes, pieces, pairs and indices, against what `to_vec` and `get` say.
-//! Single parts are in `prop_parts.rs`.
+//! Single parts are those of the fuzz target `layout`.
 
-use crate::common::{indices, other_rank};
-use crate::prop_parts::{exact, layouts};
+use crate::common::{exact, indices, layouts, other_rank};
 use dlbridge::{DType, Error, ErrorKind, Parts, Tensor, View, ViewMut, layout, match_dtype};
 use proptest::prelude::*;
 

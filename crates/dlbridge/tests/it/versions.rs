@@ -4,7 +4,7 @@
 
 use crate::common::{delete, delete_legacy, import, import_legacy, take_back, take_back_legacy};
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
-use dlbridge::{Access, DType, Device, DeviceKind, Error, Flags, Tensor};
+use dlbridge::{DType, Device, DeviceKind, Error, Flags, Tensor};
 use dlbridge_testing::Foreign;
 
 /// What a consumer reads of a descriptor.
@@ -57,50 +57,6 @@ fn read_legacy(tensor: *mut DLManagedTensor) -> Seen {
 
 fn plain() -> Foreign {
     Foreign::new(&[2, 3], &[1_i16, 2, 3, 4, 5, 6])
-}
-
-#[test]
-fn a_byte_offset_is_folded_into_an_address() {
-    let mut foreign = plain().byte_offset(4);
-    let start = foreign.memory().addr();
-    let tensor = import(foreign.strides(&[1, 1])).expect("legal");
-    assert_eq!(tensor.data_ptr().addr(), start + 4);
-    assert_eq!(tensor.byte_offset(), 0);
-    assert_eq!(dlbridge::ffi::raw_fields(&tensor).expect("foreign").byte_offset, 4);
-    assert_eq!(tensor.view::<i16>().expect("host").to_vec(), [3, 4, 5, 4, 5, 6]);
-    let managed = tensor.into_raw();
-    let (seen, ..) = read(managed);
-    assert_eq!((seen.data, seen.byte_offset), (start + 4, 0));
-    delete(managed);
-}
-
-#[test]
-fn a_byte_offset_is_folded_into_device_addresses_too() {
-    for kind in DeviceKind::ALL.iter().filter(|kind| kind.has_addresses()) {
-        let data = std::ptr::without_provenance_mut(0x10_0000);
-        let foreign = plain().device(Device::new(*kind, 3)).data(data).byte_offset(0x20);
-        let tensor = import_legacy(foreign).expect("legal");
-        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x10_0020, 0), "{kind:?}");
-    }
-}
-
-#[test]
-fn a_handle_keeps_its_byte_offset() {
-    let handles = DeviceKind::ALL.iter().filter(|kind| !kind.has_addresses());
-    assert!(handles.clone().any(|&kind| kind == DeviceKind::OPENCL));
-    for &kind in handles {
-        let data = std::ptr::without_provenance_mut(0x10_0000);
-        let make = || plain().device(Device::new(kind, 0)).data(data).byte_offset(0x20);
-        let tensor = import(make()).expect("legal");
-        assert_eq!((tensor.data_ptr().addr(), tensor.byte_offset()), (0x10_0000, 0x20), "{kind:?}");
-        // as it is, and wrapped for want of strides
-        for foreign in [make(), make().null_strides()] {
-            let managed = import(foreign).expect("legal").into_raw();
-            let (seen, ..) = read(managed);
-            assert_eq!((seen.data, seen.byte_offset), (0x10_0000, 0x20), "{kind:?}");
-            delete(managed);
-        }
-    }
 }
 
 #[test]
@@ -185,36 +141,6 @@ fn every_field_survives_a_change_of_abi() {
     delete_legacy(managed);
 }
 
-#[test]
-fn flags_survive_being_wrapped() {
-    let flags = Flags(1 << 50) | Flags::READ_ONLY | Flags::IS_COPIED;
-    let managed = import(plain().null_strides().flags(flags)).expect("legal").into_raw();
-    let (_, found, _) = read(managed);
-    assert_eq!(Flags(found), flags);
-    let tensor = take_back(managed);
-    assert_eq!((tensor.flags(), tensor.access()), (flags, Access::Shared));
-}
-
-#[test]
-fn a_read_only_tensor_cannot_be_said_in_the_old_abi() {
-    let refused = |tensor: Tensor| {
-        assert_eq!(tensor.into_raw_legacy(), Err(Error::LegacyReadOnly));
-    };
-    refused(import(plain().flags(Flags::READ_ONLY)).expect("legal"));
-    refused(import(plain().flags(Flags::READ_ONLY).null_strides()).expect("legal"));
-    refused(Tensor::from(&[1, 2, 3][..]));
-    refused(Tensor::from(Tensor::from(vec![1]).into_frozen()));
-}
-
-#[test]
-fn a_tensor_of_the_old_abi_has_no_flags_and_no_version() {
-    let tensor = import_legacy(plain().flags(Flags::READ_ONLY)).expect("legal");
-    assert_eq!((tensor.flags(), tensor.access()), (Flags::READ_ONLY, Access::Shared));
-    let producer = dlbridge::ffi::raw_fields(&tensor).expect("foreign");
-    assert_eq!(producer.version, None);
-    assert!(producer.has_strides && producer.has_deleter);
-}
-
 /// Nothing says that such memory may be written: it is read-only, and goes out so, but for the ABI that
 /// it came by.
 #[test]
@@ -248,14 +174,6 @@ fn legacy_memory_is_read_only_and_exported_by_the_legacy_abi() {
 }
 
 #[test]
-fn memory_flagged_read_only_stays_read_only() {
-    let tensor = import(plain().flags(Flags::READ_ONLY)).expect("legal");
-    assert!(!tensor.is_legacy_read_only());
-    // SAFETY: nothing is assumed of a tensor that says what it is.
-    assert!(unsafe { tensor.assume_writable() }.is_read_only());
-}
-
-#[test]
 fn an_export_says_version_1_3_and_what_the_tensor_says() {
     let tensor = Tensor::builder(vec![0.0_f64; 6])
         .shape(&[2, 2])
@@ -275,14 +193,6 @@ fn an_export_says_version_1_3_and_what_the_tensor_says() {
         byte_offset: 0,
     };
     assert_eq!(read(managed), (wanted, 0, (1, 3)));
-    delete(managed);
-}
-
-#[test]
-fn an_export_of_rank_0_has_lists_that_nobody_reads() {
-    let managed = Tensor::scalar(1_u8).into_raw();
-    let (seen, ..) = read(managed);
-    assert_eq!((seen.shape, seen.strides), (vec![], vec![]));
     delete(managed);
 }
 

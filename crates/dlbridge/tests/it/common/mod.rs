@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
-use dlbridge::{Error, ShapeField, Tensor};
+use dlbridge::{Error, ShapeField, Tensor, layout};
 use dlbridge_testing::{CountingOwner, Foreign, Releases};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 /// The elements of most tensors here.
 pub(crate) const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
@@ -104,6 +106,25 @@ pub(crate) fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i128> {
 pub(crate) fn overlaps(shape: &[i64], strides: &[i64]) -> bool {
     let mut seen = BTreeMap::new();
     offsets(shape, strides).into_iter().any(|at| seen.insert(at, ()).is_some())
+}
+
+/// A shape of few elements, and its strides: contiguous ones, or any.
+pub(crate) fn layouts() -> impl Strategy<Value = (Vec<i64>, Vec<i64>)> {
+    let extent = prop_oneof![Just(1_i64), Just(2), Just(3), Just(4), Just(6), Just(0)];
+    vec(extent, 0..5).prop_flat_map(|shape| {
+        let mut contiguous = vec![0; shape.len()];
+        layout::contiguous_strides(&shape, &mut contiguous);
+        let any = vec(-6..7_i64, shape.len());
+        (Just(shape), prop_oneof![Just(contiguous), any])
+    })
+}
+
+/// A tensor over exactly the memory that a layout reaches, element `i` of which is `i`.
+pub(crate) fn exact(shape: &[i64], strides: &[i64]) -> Tensor {
+    let span = layout::span(shape, strides).expect("small");
+    let owner: Vec<i64> = (0..span.extent() as i64).collect();
+    let builder = Tensor::builder(owner).shape(shape).strides(strides);
+    builder.offset(span.low.unsigned_abs()).build::<i64>().expect("exactly what it reaches")
 }
 
 /// The error for a tensor of another rank.
