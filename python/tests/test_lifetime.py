@@ -15,7 +15,7 @@ import pytest
 import dlbridge
 import hostile
 from hostile import Managed, Producer, producer_of
-from support import arange, failures_in_threads
+from support import arange
 
 
 class Watched(np.ndarray):
@@ -205,56 +205,6 @@ def test_null_strides_leave_nothing_behind():
             dlbridge.from_dlpack(producer_of(Managed(shape=[2] * 6, strides=None)))
 
     assert grow(work, 20_000) < 2 << 20
-
-
-def test_eight_threads_share_one_tensor():
-    made = Managed(shape=[64])
-    shared = [dlbridge.from_dlpack(producer_of(made))]
-    own = arange(64, dtype="int64")
-
-    def work():
-        for i in range(2000):
-            array = np.from_dlpack(dlbridge.from_dlpack(shared[0]))
-            assert array[63] == 63
-            copy = dlbridge.from_dlpack(own, copy=True)
-            assert np.from_dlpack(copy)[i % 64] == i % 64
-
-    assert failures_in_threads(8, work) == []
-    assert made.releases == 0
-    shared.clear()
-    assert made.releases == 1
-
-
-def test_eight_threads_make_twenty_thousand_round_trips_each():
-    array = np.arange(64, dtype="float32")
-    references = sys.getrefcount(array)
-    address = array.ctypes.data
-
-    def work():
-        for _ in range(20_000):
-            last = dlbridge.from_dlpack(dlbridge.from_dlpack(array))
-        assert np.from_dlpack(last).ctypes.data == address
-
-    assert failures_in_threads(8, work) == []
-    assert sys.getrefcount(array) == references
-
-
-def test_of_many_threads_one_consumes_a_capsule():
-    for _ in range(50):
-        made = Managed()
-        capsule = made.capsule()
-        taken, refused = [], []
-
-        def work(capsule=capsule, taken=taken, refused=refused):
-            try:
-                taken.append(dlbridge.from_dlpack(capsule))
-            except BufferError:
-                refused.append(1)
-
-        assert failures_in_threads(4, work) == []
-        assert (len(taken), len(refused), made.releases) == (1, 3, 0)
-        taken.clear()
-        assert made.releases == 1
 
 
 AT_EXIT = {

@@ -22,7 +22,6 @@ use pyo3::prelude::*;
 use common::{empty_table, object_with};
 
 type FromObject = DLPackManagedTensorFromPyObjectNoSync;
-type Make = fn() -> Foreign;
 
 fn table(from_object: Option<FromObject>) -> &'static DLPackExchangeAPI {
     let table = empty_table();
@@ -104,32 +103,16 @@ fn calm(py: Python<'_>) {
     assert!(PyErr::take(py).is_none(), "no exception stays set");
 }
 
+/// The fuzz target `gate` has each field.
 #[test]
-fn each_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
-    let wrong: [(&str, Make); 9] = [
-        ("version: expected 1.x, found 2.0", || pair().version(2, 0)),
-        ("ndim: expected 0 to 64, found -1", || pair().ndim(-1)),
-        ("shape: expected 1 extents, found a null pointer", || pair().null_shape()),
-        ("shape: axis 0: expected extent 0 or more, found -2", || Foreign::new(&[-2], &[1.0_f32])),
-        ("shape: expected sizes that fit the address space", || pair().strides(&[i64::MAX])),
-        ("dtype: expected a type that a tensor can have, found code 2, bits 32, lanes 0", || {
-            pair().dtype(DType::F32.with_lanes(0))
-        }),
-        ("data: expected 2 elements, found a null pointer", || pair().data(ptr::null_mut())),
-        ("byte_offset: ", || pair().byte_offset(u64::MAX)),
-        ("shape: expected sizes that fit the address space", || {
-            Foreign::new(&[1 << 40, 1 << 40], &[1_u8]).strides(&[0, 0])
-        }),
-    ];
+fn a_wrong_field_of_a_tables_tensor_is_named_and_the_tensor_released_once() {
     Python::attach(|py| {
-        for (message, make) in wrong {
-            let releases = next(make());
-            let error = import_by(py, table(Some(gives))).map(drop).expect_err(message);
-            assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
-            assert!(error.value(py).to_string().starts_with(message), "{error}");
-            releases.expect(1, message);
-            calm(py);
-        }
+        let releases = next(pair().ndim(-1));
+        let error = import_by(py, table(Some(gives))).map(drop).expect_err("refused");
+        assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
+        assert!(error.to_string().contains("ndim: expected 0 to 64, found -1"), "{error}");
+        releases.expect(1, "refused");
+        calm(py);
     });
 }
 
