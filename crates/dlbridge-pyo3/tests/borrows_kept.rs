@@ -1,7 +1,6 @@
 //! Tensors that Rust keeps beside arguments: no argument writes their memory meanwhile.
 //! Arguments among themselves are in `borrows.rs`.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -310,51 +309,6 @@ fn python_objects_are_read_under_a_borrow() {
         import(array.as_borrowed(), ImportOptions::default()).expect_err("it is to be written");
         drop(to_write);
         assert_eq!(object.call_method0("tolist").expect("a list").len().expect("its length"), 3);
-    });
-}
-
-#[test]
-fn threads_that_keep_and_threads_that_write_exclude_each_other() {
-    Python::attach(|py| {
-        let array = zeros(py, 500).unbind();
-        let (array, cell) = (&array, Mutex::new(Vec::<ArcTensor>::new()));
-        py.detach(|| {
-            thread::scope(|scope| {
-                let keeper = scope.spawn(|| {
-                    for _ in 0..300 {
-                        let tensor = Python::attach(|py| {
-                            let options = ImportOptions::default();
-                            import(array.bind(py).as_borrowed(), options).ok()
-                        });
-                        let Some(tensor) = tensor else { continue };
-                        let shared = tensor.tensor.into_shared();
-                        cell.lock().expect("no panic").push(shared.clone());
-                        let view = shared.view::<u64>().expect("uint64");
-                        let first = view.get(&[0]);
-                        assert!(view.iter().all(|value| Some(value) == first));
-                        let mut kept = cell.lock().expect("no panic");
-                        if kept.len() > 3 {
-                            kept.clear();
-                        }
-                    }
-                    cell.lock().expect("no panic").clear();
-                });
-                scope.spawn(move || {
-                    let mut number = 0;
-                    // Also where it panics.
-                    while !keeper.is_finished() {
-                        let borrow =
-                            Python::attach(|py| array.extract::<PyTensorMut<u64>>(py).ok());
-                        if let Some(mut borrow) = borrow {
-                            number += 1;
-                            borrow.view_mut().fill(number);
-                        }
-                        thread::yield_now();
-                    }
-                });
-            });
-        });
-        assert!(may_write(array.bind(py)));
     });
 }
 

@@ -4,7 +4,6 @@
 #![allow(unsafe_code, reason = "a tensor on a device that does not exist")]
 
 use std::mem::forget;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use dlbridge::{Device, Flags, Tensor};
@@ -187,36 +186,4 @@ fn memory_that_the_host_does_not_read_is_not_borrowed() -> Result<()> {
         assert_eq!(first.data_ptr(), second.data_ptr());
         Ok(())
     })
-}
-
-#[test]
-fn of_threads_that_write_one_array_one_at_a_time_does() {
-    Python::attach(|py| {
-        let array = zeros(py, 1000).unbind();
-        let (written, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        py.detach(|| {
-            thread::scope(|scope| {
-                for number in 0..4 {
-                    let (array, written, refused) = (&array, &written, &refused);
-                    scope.spawn(move || {
-                        for _ in 0..200 {
-                            let borrow =
-                                Python::attach(|py| array.extract::<PyTensorMut<f64>>(py).ok());
-                            let Some(mut borrow) = borrow else {
-                                refused.fetch_add(1, Ordering::Relaxed);
-                                continue;
-                            };
-                            thread::yield_now();
-                            let mut view = borrow.view_mut();
-                            view.fill(f64::from(number));
-                            assert!(view.as_view().iter().all(|value| value == f64::from(number)));
-                            written.fetch_add(1, Ordering::Relaxed);
-                        }
-                    });
-                }
-            });
-        });
-        assert_eq!(written.into_inner() + refused.into_inner(), 800);
-        assert!(may_write(array.bind(py)));
-    });
 }
