@@ -398,7 +398,8 @@ class TestOthers:
     @pytest.mark.parametrize("dtype", NUMBERS)
     def test_its_array_interface_is_numpys(self, dtype):
         array = np.arange(12).astype(dtype).reshape(3, 4)
-        for part in (array, array[::-1, ::2], array.T, array[0, 0:0]):
+        read_only = np.broadcast_to(array, (2, 3, 4))
+        for part in (array, array[::-1, ::2], array.T, array[0, 0:0], read_only):
             ours = dlbridge.from_dlpack(part).__array_interface__
             theirs = part.__array_interface__
             for key in ("version", "typestr", "data", "shape"):
