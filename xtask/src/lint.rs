@@ -8,7 +8,8 @@ use crate::arguments::Lint as Options;
 use crate::python::{Set, Venv};
 use crate::shell::{succeeds, target};
 use crate::steps::{Steps, skip};
-use crate::{guide, house, package, shell, workspace};
+use crate::workspace::{self, Member};
+use crate::{guide, house, package, shell};
 
 /// Crates that take most of the time of all adapters' crates.
 const LARGE: [&str; 7] = ["arrow", "burn", "candle", "faer", "image", "nalgebra", "safetensors"];
@@ -45,11 +46,12 @@ fn quick(steps: &mut Steps, venv: &Venv) -> Result<()> {
     Ok(())
 }
 
-/// The checks with the oldest Rust and dependencies, which build into folders of their own.
+/// The checks with the oldest Rust and dependencies, and with each adapter alone.
 pub(crate) fn oldest(steps: &mut Steps) -> Result<()> {
     oldest_rust(steps, Adapters::All)?;
     let venv = Venv::ready(&[])?;
     steps.step("oldest dependencies", || oldest_dependencies(&venv));
+    steps.step("each adapter alone", || each_adapter(&venv));
     Ok(())
 }
 
@@ -88,46 +90,53 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Each library that has features, with none, where its errors name those that are missing, with each one, whose examples
-/// run, and with those over large crates at once. These cannot interact, since each adapter has a folder of its own, and most of the time goes into their crates.
-/// (The step `clippy` has all; `cargo xtask package` builds each one alone.)
+/// Each library that has features: with none, where its errors name those that are missing, and with each one that is no
+/// adapter. (The step `clippy` has all.)
 fn each_feature(venv: &Venv) -> Result<()> {
-    for library in workspace::libraries()? {
-        let (name, features) = (library.name(), library.features());
-        if features.is_empty() {
-            continue;
-        }
-        let clippy = |chosen: &[&str]| {
-            cmd!(venv.sh, "cargo clippy --package {name} --lib {chosen...} -- -D warnings").run()
-        };
-        clippy(&["--no-default-features"])?;
+    for library in workspace::libraries()?.iter().filter(|it| !it.features().is_empty()) {
+        clippy_alone(venv, library, "")?;
         if shell::root().join(library.folder()).join("tests/without_features.rs").exists() {
+            let name = library.name();
             let test = "--no-default-features --test without_features".split(' ');
             let test = cmd!(venv.sh, "cargo test --quiet --package {name} {test...}");
             venv.embedding(test).run()?;
         }
-        let (large, small): (Vec<_>, Vec<_>) = features.into_iter().partition(|it| is_large(it));
-        let adapters = shell::root().join(library.folder()).join("src/adapters/mod.rs");
-        let adapters = std::fs::read_to_string(adapters).unwrap_or_default();
+        let others = library.features().into_iter().filter(|it| !is_adapter(library, it));
+        others.into_iter().try_for_each(|feature| clippy_alone(venv, library, &feature))?;
+    }
+    Ok(())
+}
+
+/// Each adapter alone, whose examples run: with all features, another one may give them what they lack. Those over large
+/// crates are checked at once: they cannot interact, since each adapter has a folder of its own, and most of the time goes into
+/// their crates. (`cargo xtask package` builds each one alone.)
+fn each_adapter(venv: &Venv) -> Result<()> {
+    for library in workspace::libraries()? {
+        let adapters = library.features().into_iter().filter(|it| is_adapter(&library, it));
+        let (large, small): (Vec<_>, Vec<_>) = adapters.partition(|it| is_large(it));
         for feature in &small {
-            // The examples on its page; with all features, another one may give them what they lack.
             let chosen = "--no-default-features --features".split(' ');
-            let adapter = feature.replace('-', "_");
-            if !adapters.contains(&format!("pub mod {adapter}")) {
-                continue;
-            }
-            let page = format!("adapters::{adapter}");
-            cmd!(
-                venv.sh,
-                "cargo test --quiet --doc --package {name} {chosen...} {feature} -- {page}"
-            )
-            .run()?;
+            let (name, page) = (library.name(), format!("adapters::{}", feature.replace('-', "_")));
+            let test = cmd!(venv.sh, "cargo test --quiet --doc --package {name} {chosen...}");
+            test.args([feature, "--", &page]).run()?;
         }
         for chosen in small.into_iter().chain((!large.is_empty()).then(|| large.join(","))) {
-            clippy(&["--no-default-features", "--features", &chosen])?;
+            clippy_alone(venv, &library, &chosen)?;
         }
     }
     Ok(())
+}
+
+fn is_adapter(library: &Member, feature: &str) -> bool {
+    let adapters = shell::root().join(library.folder()).join("src/adapters/mod.rs");
+    let adapters = std::fs::read_to_string(adapters).unwrap_or_default();
+    adapters.contains(&format!("pub mod {}", feature.replace('-', "_")))
+}
+
+fn clippy_alone(venv: &Venv, library: &Member, features: &str) -> Result<()> {
+    let (name, chosen) = (library.name(), "--no-default-features --features".split(' '));
+    let clippy = cmd!(venv.sh, "cargo clippy --package {name} --lib {chosen...} {features}");
+    Ok(clippy.args(["--", "-D", "warnings"]).run()?)
 }
 
 fn is_large(feature: &str) -> bool {
