@@ -98,7 +98,9 @@ def build(module: str) -> None:
         shutil.copy(peer / f"bench_{module}.py", modules())
 
 
-def extension_size(module: str, profile: dict[str, str], *features: str) -> tuple[int, int, float]:
+def extension_size(
+    module: str, profile: dict[str, str], options: list[str], *features: str
+) -> tuple[int, int, float]:
     """Bytes of an extension of the calls alone, and of it in a wheel, which is a ZIP archive. CPU seconds to compile all of it."""
     manifest = SOURCES / ("dlbridge" if module == OURS else f"peers/{module}")
     folder = target() / "bench/sizes"
@@ -108,7 +110,7 @@ def extension_size(module: str, profile: dict[str, str], *features: str) -> tupl
     words = ["cargo", "build", "--quiet", "--release", "--locked", "--no-default-features"]
     where = ["--manifest-path", manifest / "Cargo.toml", "--target-dir", folder]
     before = os.times()
-    run(*words, "--features", ",".join(features), *where, **settings)
+    run(*words, *options, "--features", ",".join(features), *where, **settings)
     after = os.times()
     seconds = sum(after[2:4]) - sum(before[2:4])
     content = (folder / f"release/libbench_{module}.so").read_bytes()

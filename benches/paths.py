@@ -310,21 +310,25 @@ CALLS = {
 }
 
 
-# Profiles of cargo: the guide's for wheels, and the one of `cargo build --release`.
-PROFILES = {
-    "wheel": {"LTO": "fat", "CODEGEN_UNITS": "1", "STRIP": "symbols", "DEBUG": "0"},
-    "release": {"LTO": "false", "CODEGEN_UNITS": "16", "DEBUG": "0"},
+# Profiles of cargo: the guide's for wheels, the same with the Python crates compiled for size, and that of
+# `cargo build --release`.
+WHEEL = {"LTO": "fat", "CODEGEN_UNITS": "1", "STRIP": "symbols", "DEBUG": "0"}
+SMALL = [f'--config=profile.release.package.{it}.opt-level="s"' for it in ("dlbridge-pyo3", "pyo3")]
+PROFILES: dict[str, tuple[dict[str, str], list[str]]] = {
+    "wheel": (WHEEL, []),
+    "wheel, for size": (WHEEL, SMALL),
+    "release": ({"LTO": "false", "CODEGEN_UNITS": "16", "DEBUG": "0"}, []),
 }
 
 
 def extension_sizes() -> str:
     """The sizes of three extensions with the same functions: by dlbridge, without its default features, by rust-numpy."""
     rows: Rows = []
-    for name, profile in PROFILES.items():
+    for name, (profile, options) in PROFILES.items():
         builds = [
-            extension_size(OURS, profile, "whole"),
-            extension_size(OURS, profile),
-            extension_size("rust_numpy", profile),
+            extension_size(OURS, profile, options, "whole"),
+            extension_size(OURS, profile, options),
+            extension_size("rust_numpy", profile, []),
         ]
         scales = {"file, KB": 1000, "in a wheel, KB": 1000, "CPU seconds to compile": 1}
         for (what, scale), values in zip(scales.items(), zip(*builds, strict=True), strict=True):
