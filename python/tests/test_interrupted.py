@@ -346,13 +346,14 @@ def test_a_copy_of_chunks_handles_signals(raises):
     def handle(_, frame):
         if frame.f_code is not Chunks.__arrow_c_stream__.__code__:
             seen.append(is_used() is not None)
-            if raises and seen[-1]:
+            # Once: the next signal may arrive outside of the call.
+            if raises and seen[-1] and seen.count(True) == 1:
                 raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
         with pytest.raises(KeyboardInterrupt) if raises else contextlib.nullcontext():
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
             dlbridge.from_dlpack(chunks, copy=True)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
