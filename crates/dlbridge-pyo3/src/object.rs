@@ -93,7 +93,7 @@ impl TensorObject {
     /// An object over memory that was just imported.
     pub(crate) fn imported(tensor: Tensor, ready: Option<Ready>, requires_grad: bool) -> Self {
         Self {
-            tensor: ObjectTensor::of(give_shared(tensor)),
+            tensor: ObjectTensor::new(give_shared(tensor)),
             ready: ready.map(Arc::new),
             requires_grad,
             extents: Extents::default(),
@@ -136,7 +136,7 @@ impl TensorObject {
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
         Self {
-            tensor: ObjectTensor::of(tensor),
+            tensor: ObjectTensor::new(tensor),
             ready,
             requires_grad: false,
             extents: Extents::default(),
@@ -206,7 +206,12 @@ impl TensorObject {
     /// An object over a part of the memory, which is ready when the whole is.
     pub(crate) fn part(&self, tensor: ArcTensor) -> Self {
         let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
-        Self { tensor: ObjectTensor::of(tensor), ready, requires_grad, extents: Extents::default() }
+        Self {
+            tensor: ObjectTensor::new(tensor),
+            ready,
+            requires_grad,
+            extents: Extents::default(),
+        }
     }
 
     /// The tensor, borrowed to read it once the host may.

@@ -9,7 +9,6 @@ mod attached;
 mod capsule;
 mod class;
 mod constants;
-mod deferred;
 mod ending;
 mod exception;
 mod exchange;

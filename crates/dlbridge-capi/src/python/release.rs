@@ -1,5 +1,5 @@
 //! Runs deleters that may run Python code.
-//! Counting them at exit belongs to `ending`, keeping those of other interpreters to `deferred`.
+//! Counting them at exit belongs to `ending`. Those of other interpreters are queued in the core.
 //! Invariant: an exception that is set stays set, and no deleter leaves one.
 
 use std::mem::{self, ManuallyDrop};
@@ -7,11 +7,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dlbridge::Tensor;
+use dlbridge::ffi::{has_queued_releases, queue_release, run_queued_releases};
 
 use super::api::{self, Api, METH_NOARGS, Method, Pointer};
 use super::attached::{Python, is_running};
+use super::ending;
 use super::exception::Exception;
-use super::{deferred, ending};
 use crate::entry::contained;
 use crate::error::Result;
 
@@ -32,7 +33,7 @@ fn try_release(tensor: Tensor) -> Option<Tensor> {
     if api.is_attached() {
         release_at_home(Python::of(api), tensor);
     } else if api.may_be_elsewhere() {
-        deferred::push(tensor);
+        queue_release(|| drop(tensor));
     } else {
         let mut tensor = Some(tensor);
         ending::enter(|| {
@@ -54,7 +55,11 @@ fn try_release(tensor: Tensor) -> Option<Tensor> {
 
 /// Releases a tensor in the interpreter of its object, or leaves it to that.
 fn release_at_home(python: Python, tensor: Tensor) {
-    if python.is_home() { python.undisturbed(|| drop(tensor)) } else { deferred::push(tensor) }
+    if python.is_home() {
+        python.undisturbed(|| drop(tensor));
+    } else {
+        queue_release(|| drop(tensor));
+    }
 }
 
 /// Finds Python, and checks that this thread may use it. Releases the tensors that waited for that.
@@ -64,8 +69,8 @@ pub(crate) fn attached() -> Result<Python> {
     if !IS_PREPARED.load(Ordering::Relaxed) {
         prepare(python);
     }
-    if !deferred::is_empty() {
-        python.undisturbed(|| deferred::take().for_each(drop));
+    if has_queued_releases() {
+        python.undisturbed(run_queued_releases);
     }
     Ok(python)
 }
@@ -120,7 +125,7 @@ unsafe extern "C" fn on_exit(_: Pointer, _: Pointer) -> Pointer {
         // SAFETY: the state of this thread, which the call above detached; the interpreter does not end
         // before its exit handlers return (F1).
         unsafe { python.api.PyEval_RestoreThread(state) };
-        python.undisturbed(|| deferred::take().for_each(drop));
+        python.undisturbed(run_queued_releases);
     });
     // SAFETY: `None` lives as long as Python (F6).
     let none = unsafe { python.borrow(python.api.none) };

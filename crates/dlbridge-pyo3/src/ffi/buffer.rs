@@ -133,7 +133,7 @@ fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_
     let tensor = give_shared(tensor);
     let owned = Box::new(Owned {
         description: Description::of(&tensor)?,
-        _tensor: ObjectTensor::of(tensor.clone()),
+        _tensor: ObjectTensor::new(tensor.clone()),
     });
     let buffer = described(object, &tensor, &owned.description, request);
     Ok(Py_buffer { internal: Box::into_raw(owned).cast(), ..buffer })

@@ -9,74 +9,30 @@
 //!   interpreter, or by the next import, export or drop on an attached thread. So a thread that
 //!   holds the GIL can join one that drops a tensor, and a tensor can be dropped under a lock that
 //!   a thread with the GIL waits for.
-//! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop from
-//!   a depth of 16 on, so that its length is not limited by the stack.
+//! - **A chain** of owners (a tensor over an object over a tensor ...) is released in a loop
+//!   ([`in_turn`]), so that its length is not limited by the stack.
 //! - **While the interpreter ends**, producers' tensors are leaked, as NumPy leaks its arrays: a
 //!   deleter may be Python code that is gone. **Afterwards**, everything that needs the interpreter
 //!   is leaked. The system frees the memory with the process.
 
-mod queue;
+mod owner;
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use dlbridge::ffi::{Binding, on_unwind};
+use dlbridge::ffi::{
+    Binding, has_queued_releases, in_turn, on_unwind, queue_release, run_queued_releases,
+};
 use dlbridge::{ArcTensor, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use crate::error::is_refusal;
 use crate::interpreter::{add_pending, attached, check_ended, is_initialized, undisturbed};
-pub(crate) use queue::NeedsInterpreter;
-use queue::{Pass, Passed, push};
-
-impl NeedsInterpreter for Tensor {
-    #[inline]
-    fn release(self, _: Python<'_>) {
-        if is_running() { drop(self) } else { std::mem::forget(self) }
-    }
-}
-
-/// Owns a value that needs the interpreter, and can be dropped on any thread. It is the owner of a
-/// tensor over a Python object's memory.
-pub(crate) type Owner<T> = Passed<T, Released>;
-
-/// Passes a value to [`release`].
-pub(crate) struct Released;
-
-impl<T: NeedsInterpreter> Pass<T> for Released {
-    #[inline]
-    fn pass(value: T) {
-        release(value);
-    }
-}
-
-impl<T: NeedsInterpreter> Owner<T> {
-    #[inline]
-    pub(crate) fn new(value: T) -> Self {
-        Self::of(value)
-    }
-}
+pub(crate) use owner::{NeedsInterpreter, Owner};
 
 /// The tensor of a Python object.
-///
-/// Objects can be freed while an exception is set, and the deleter of a tensor that Rust code
-/// imported from a raw pointer may be Python code. So it is released with the same care as an
-/// imported tensor.
-pub(crate) type ObjectTensor = Passed<ArcTensor, ReleasedIfForeign>;
-
-/// Passes a tensor of another library to [`release`].
-pub(crate) struct ReleasedIfForeign;
-
-impl Pass<ArcTensor> for ReleasedIfForeign {
-    #[inline]
-    fn pass(tensor: ArcTensor) {
-        if dlbridge::ffi::is_foreign(&tensor) {
-            release(Tensor::from(tensor));
-        }
-    }
-}
+pub(crate) type ObjectTensor = Owner<ArcTensor>;
 
 /// Releases a value immediately if this thread is attached, otherwise later on one that is.
 #[inline]
@@ -94,6 +50,20 @@ fn release<T: NeedsInterpreter>(value: T) {
     }
 }
 
+/// Releases a value, possibly inside other releases.
+#[inline]
+fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
+    in_turn(
+        value,
+        |value| undisturbed(py, || value.release(py)),
+        |value| match attached() {
+            Some(py) => undisturbed(py, || value.release(py)),
+            // The release around it was on a thread that was not attached yet.
+            None => put_off(value),
+        },
+    );
+}
+
 /// The rules for dropping tensors of other producers.
 static BINDING: Binding = Binding { may_delete, release: |tensor| release(Tensor::from(tensor)) };
 
@@ -103,7 +73,7 @@ pub(crate) fn binding() -> &'static Binding {
 
 /// Whether this thread is attached, and no other condition delays a release.
 fn may_delete() -> bool {
-    attached().is_some() && is_running() && queue::is_empty()
+    attached().is_some() && is_running() && !has_queued_releases()
 }
 
 /// Whether the exit handler was registered, or is being registered.
@@ -138,53 +108,11 @@ fn prepare_now(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The depth from which nested releases run in a loop.
-const DEPTH: u32 = 16;
-
-thread_local! {
-    /// The depth of nested releases on this thread.
-    static NESTED: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether one more release would nest too deep.
-fn is_full() -> bool {
-    NESTED.get() >= DEPTH
-}
-
-/// Releases a value, possibly inside other releases.
-#[inline]
-fn run<T: NeedsInterpreter>(py: Python<'_>, value: T) {
-    NESTED.with(|nested| {
-        let depth = nested.get() + 1;
-        if depth > DEPTH {
-            // The release around this one empties the queue.
-            return push(value);
-        }
-        nested.set(depth);
-        undisturbed(py, || value.release(py));
-        // Decrement; do not restore a saved depth: a greenlet may have switched.
-        nested.set(nested.get() - 1);
-    });
-}
-
 /// Releases the queued values, which may run Python code. One comparison if the queue is empty.
 #[inline]
-pub(crate) fn drain(py: Python<'_>) {
-    if !queue::is_empty() {
-        release_all(py);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn release_all(py: Python<'_>) {
-    // At the full depth, values would come back to the queue: a release around this one empties it.
-    while !is_full() {
-        let waiting = queue::take_all();
-        if waiting.is_empty() {
-            return;
-        }
-        waiting.for_each(|work| run(py, work));
+pub(crate) fn drain(_: Python<'_>) {
+    if has_queued_releases() {
+        run_queued_releases();
     }
 }
 
@@ -200,7 +128,10 @@ fn put_off<T: NeedsInterpreter>(value: T) {
         std::mem::forget(value);
         return;
     }
-    push(value);
+    queue_release(|| match attached() {
+        Some(py) => run(py, value),
+        None => put_off(value),
+    });
     if CALLED.swap(true, Ordering::AcqRel) {
         return;
     }

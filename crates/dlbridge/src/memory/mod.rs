@@ -43,6 +43,7 @@ pub(crate) mod owner;
 #[cfg(feature = "rayon")]
 mod parallel;
 pub(crate) mod read;
+pub(crate) mod release;
 pub(crate) mod slice;
 #[cfg(feature = "rayon")]
 mod threads;

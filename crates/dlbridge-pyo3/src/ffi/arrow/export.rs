@@ -127,7 +127,7 @@ fn array(lengths: &[i64], tensor: &mut Option<Tensor>) -> ArrowArray {
         Some(data) if !data.is_null() => data.cast_const(),
         _ => (&raw const NOWHERE).cast(),
     };
-    let tensor = tensor.map(|tensor| ObjectTensor::of(give_shared(tensor)));
+    let tensor = tensor.map(|tensor| ObjectTensor::new(give_shared(tensor)));
     let n_buffers = if child.is_some() { 1 } else { 2 };
     let kept = ([ptr::null(), values], tensor);
     let (parts, n_children): (*mut ArrayParts, _) = parts(child, kept);

@@ -10,13 +10,12 @@ use std::sync::atomic::Ordering;
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Handle;
-use super::abi::{Abi, Own};
-use super::header::{self, Header, Owns, delete, drop_handle};
+use super::abi::Abi;
+use super::header::{self, Header, LENT, LENT_AT, LENT_RANK, Lent, Owns};
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout, Lists};
 use crate::memory::descriptor::Borrowed;
 use crate::memory::descriptor::checked::{Checked, Memory, describe};
-use crate::memory::unwind::catch;
 use crate::{DescriptorError, Error, Flags, MAX_RANK};
 
 impl Handle {
@@ -187,23 +186,6 @@ impl Handle {
     }
 }
 
-/// A descriptor with lists of its own.
-#[repr(C)]
-pub(super) struct Lent {
-    managed: DLManagedTensorVersioned,
-    shape: [i64; LENT_RANK],
-    strides: [i64; LENT_RANK],
-}
-
-/// The highest rank of a descriptor that is lent.
-const LENT_RANK: usize = 4;
-
-/// The place of [`Header::lent`].
-pub(super) const LENT_AT: usize = std::mem::offset_of!(Header, lent);
-
-/// The deleters of what [`lend`] exports: a static, as those of all exports are.
-pub(super) static LENT: Own = (take_back, delete::<DLManagedTensor>);
-
 /// Exports a header that other handles share by its second descriptor, unless a consumer has it.
 ///
 /// # Safety
@@ -239,20 +221,4 @@ pub(crate) unsafe fn lend(
     // SAFETY: a field of the header, which no consumer has now (asked just now; R6).
     unsafe { lent.write(content) };
     NonNull::new(lent.cast())
-}
-
-/// The deleter of what [`lend`] exports.
-///
-/// # Safety
-///
-/// `tensor` came from [`lend`] and is deleted once.
-unsafe extern "C" fn take_back(tensor: *mut DLManagedTensorVersioned) {
-    let Some(tensor) = NonNull::new(tensor) else { return };
-    // SAFETY: `lend` returned this field of a header, and the consumer owned a handle (R3, C2).
-    let header: NonNull<Header> = unsafe { tensor.byte_sub(LENT_AT) }.cast();
-    // Release: the consumer had done with it before the next `lend`.
-    // SAFETY: alive as long as the consumer's handle counts; no consumer writes the mark (R6).
-    unsafe { &(*header.as_ptr()).is_lent }.store(false, Ordering::Release);
-    // SAFETY: the consumer's handle, which ends here, once (R3, C2).
-    let _ = catch(|| unsafe { drop_handle(header) });
 }

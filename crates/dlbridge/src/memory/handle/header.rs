@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::abi::{Abi, Own};
-use super::export::{LENT, LENT_AT, Lent};
 use super::metadata::{Metadata, Origin};
-use super::release;
 use crate::layout::{Layout as Measured, Lists};
 use crate::memory::descriptor::checked::{self, Checked, Memory};
+use crate::memory::release::header_in_turn;
 use crate::memory::unwind::catch;
 use crate::{Error, Flags};
 
@@ -29,8 +28,8 @@ pub(crate) struct Header {
     /// Initialised as versioned; exported in place, where only `flags` is updated, or rewritten for the
     /// legacy ABI. After an export nothing relies on it, since a consumer may change it.
     descriptor: MaybeUninit<Descriptor>,
-    /// The export of a header that other handles share, for one consumer at a time: only [`lend`](super::export::lend)
-    /// writes it, and only the consumer uses it.
+    /// The export of a header that other handles share, for one consumer at a time: only `export::lend` writes
+    /// it, and only the consumer uses it.
     pub(super) lent: UnsafeCell<MaybeUninit<Lent>>,
     /// Drops the owner and frees the header.
     destroy: DestroyFn,
@@ -49,7 +48,7 @@ type DestroyFn = unsafe fn(NonNull<u8>);
 pub(crate) enum Owns {
     /// No tensor, for all that Rust knows: it is dropped in place.
     Elements,
-    /// May own tensors: dropped through `release::in_turn`, which loops.
+    /// May own tensors: dropped through `in_turn`, which loops.
     Anything,
 }
 
@@ -220,8 +219,9 @@ unsafe fn destroy<O: 'static>(header: NonNull<u8>) {
 /// As for [`destroy`].
 #[inline(never)]
 unsafe fn destroy_in_turn<O: 'static>(header: NonNull<u8>) {
-    // SAFETY: the caller's duty; it is called once (R3).
-    unsafe { release::in_turn(header, destroy::<O>) };
+    // SAFETY: the caller's duty; it is called once, with this header (R3).
+    let destroy: fn(NonNull<u8>) = |header| unsafe { destroy::<O>(header) };
+    header_in_turn(header, destroy);
 }
 
 /// # Safety
@@ -437,6 +437,39 @@ pub(super) unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
     let _ = catch(|| unsafe { drop_handle(header) });
 }
 
+/// A descriptor with lists of its own.
+#[repr(C)]
+pub(super) struct Lent {
+    pub(super) managed: DLManagedTensorVersioned,
+    pub(super) shape: [i64; LENT_RANK],
+    pub(super) strides: [i64; LENT_RANK],
+}
+
+/// The highest rank of a descriptor that is lent.
+pub(super) const LENT_RANK: usize = 4;
+
+/// The place of [`Header::lent`].
+pub(super) const LENT_AT: usize = std::mem::offset_of!(Header, lent);
+
+/// The deleters of what `export::lend` exports: a static, as those of all exports are.
+pub(super) static LENT: Own = (take_back, delete::<DLManagedTensor>);
+
+/// The deleter of what `export::lend` exports.
+///
+/// # Safety
+///
+/// `tensor` came from `export::lend` and is deleted once.
+unsafe extern "C" fn take_back(tensor: *mut DLManagedTensorVersioned) {
+    let Some(tensor) = NonNull::new(tensor) else { return };
+    // SAFETY: `lend` returned this field of a header, and the consumer owned a handle (R3, C2).
+    let header: NonNull<Header> = unsafe { tensor.byte_sub(LENT_AT) }.cast();
+    // Release: the consumer had done with it before the next `lend`.
+    // SAFETY: alive as long as the consumer's handle counts; no consumer writes the mark (R6).
+    unsafe { &(*header.as_ptr()).is_lent }.store(false, Ordering::Release);
+    // SAFETY: the consumer's handle, which ends here, once (R3, C2).
+    let _ = catch(|| unsafe { drop_handle(header) });
+}
+
 #[cfg(all(test, unix, not(miri)))]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
@@ -451,16 +484,14 @@ mod tests {
         if std::env::var_os(CHILD).is_some() {
             let shared = Tensor::from(vec![1]).into_frozen();
             let header = shared.0.header().expect("made with one");
-            // SAFETY: alive as long as `shared`; leaked handles are counted, so the count is one that can be
-            // (R3).
+            // SAFETY: alive as long as `shared`; leaked handles reach such a count (R3).
             unsafe { &(*header.as_ptr()).handles }.store(u32::MAX / 2 + 1, Ordering::Relaxed);
             std::mem::forget((shared.clone(), shared));
             return;
         }
         let name = "memory::handle::header::tests::too_many_handles_end_the_process_with_a_word";
-        let program = std::env::current_exe().expect("a test program");
-        let output =
-            Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
+        let mut program = Command::new(std::env::current_exe().expect("a test program"));
+        let output = program.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
         let output = output.expect("it runs");
         assert_eq!(output.status.signal(), Some(6), "SIGABRT");
         let words = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,7 @@
 //! Managed tensors: the owning handle behind `Tensor`, its metadata, and the header of an export (R3).
 
 pub(crate) mod abi;
+mod chain;
 mod export;
 pub(crate) mod header;
 pub(crate) mod lease;
@@ -23,7 +24,7 @@ use crate::layout::Cut;
 use crate::{Access, Error, Flags, TypeCode};
 
 pub use self::abi::ManagedTensor;
-pub use self::release::KeepAlive;
+pub use self::chain::KeepAlive;
 
 /// Owns the memory of a tensor: a pointer to its descriptor, and what validation found.
 ///

@@ -23,6 +23,9 @@ pub use crate::memory::handle::header::room;
 pub use crate::memory::handle::lease::Kept;
 use crate::memory::handle::release::keep;
 pub use crate::memory::handle::release::{Binding, DeferredDrop};
+pub use crate::memory::release::{
+    has_queued_releases, in_turn, queue_release, run_queued_releases,
+};
 pub use crate::memory::unwind::stopping_first;
 pub use crate::memory::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
 use crate::memory::write::ElementsMut;
