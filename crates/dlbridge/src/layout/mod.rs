@@ -10,11 +10,11 @@ pub(crate) mod small;
 
 use std::ops::{Deref, DerefMut};
 
-pub(crate) use self::arithmetic::count;
 #[cfg(any(feature = "arrow-58", feature = "arrow-59", feature = "arrow-60"))]
 pub(crate) use self::arithmetic::extent;
 #[cfg(any(feature = "burn-0_22", feature = "burn-flex-0_22", feature = "candle-core-0_11"))]
 pub(crate) use self::arithmetic::extents;
+pub(crate) use self::arithmetic::{Size, count};
 pub use self::arithmetic::{
     Span, contiguous_strides, first_gap, is_column_major, is_contiguous, is_empty, may_overlap,
     nbytes, span,

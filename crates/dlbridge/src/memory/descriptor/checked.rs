@@ -61,33 +61,13 @@ impl<'a> Checked<'a> {
     #[inline(always)]
     pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
         // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
-        let strides = unsafe { list(tensor.strides, rank(tensor)) };
-        // SAFETY: the caller's duty.
-        unsafe { Self::strided(tensor, strides, access, flags) }
-    }
-
-    /// A checked descriptor, with these strides.
-    ///
-    /// # Safety
-    ///
-    /// As for [`described`](Self::described), with these strides.
-    #[inline(always)]
-    pub(crate) unsafe fn strided(
-        tensor: &DLTensor,
-        strides: &'a [i64],
-        access: Access,
-        flags: Flags,
-    ) -> Self {
-        let device = device(tensor);
-        // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
         let shape = unsafe { list(tensor.shape, rank(tensor)) };
-        let (data, byte_offset) = match tensor.byte_offset {
-            0 => (tensor.data.cast(), 0),
-            _ => first_element(tensor, device),
-        };
+        // SAFETY: the same.
+        let strides = unsafe { list(tensor.strides, rank(tensor)) };
         // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
-        Self { data, byte_offset, device, flags, access, layout }
+        // SAFETY: the caller's duty.
+        unsafe { Self::new(layout, memory(tensor, access, flags)) }
     }
 
     #[inline]
@@ -236,6 +216,17 @@ pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
     let numbers = if rank == 0 { NonNull::dangling().as_ptr() } else { numbers };
     // SAFETY: the caller's duty.
     unsafe { slice::from_raw_parts(numbers, rank) }
+}
+
+/// Where the elements of a descriptor are.
+#[inline(always)]
+pub(crate) fn memory(tensor: &DLTensor, access: Access, flags: Flags) -> Memory {
+    let device = device(tensor);
+    let (data, byte_offset) = match tensor.byte_offset {
+        0 => (tensor.data.cast(), 0),
+        _ => first_element(tensor, device),
+    };
+    Memory { data, byte_offset, device, flags, access }
 }
 
 /// The address of element `[0, 0, ...]`, and the rest of the byte offset. Without a loop, so that the compiler leaves out

@@ -6,7 +6,7 @@ pub(crate) mod validate;
 use dlbridge_sys::DLTensor;
 
 use self::checked::Memory;
-use self::validate::{checked_with, validate};
+use self::validate::validate;
 use crate::layout::{Layout, OwnedLayout};
 use crate::{Access, Error, Flags};
 
@@ -84,10 +84,9 @@ impl<'a> Borrowed<'a> {
     ///
     /// `tensor` satisfies `SAFETY.md`'s list of trust for `'a`.
     pub(crate) unsafe fn from_raw(tensor: &DLTensor) -> Result<Self, Error> {
+        let mut room = None;
         // SAFETY: the caller's duty.
-        let strides = unsafe { validate(tensor, Flags::NONE) }?;
-        // SAFETY: validated just now; the rest is the caller's duty.
-        let checked = unsafe { checked_with(tensor, &strides, Flags::NONE) };
+        let checked = unsafe { validate(tensor, Flags::NONE, &mut room) }?;
         // SAFETY: the caller's duty.
         Ok(unsafe { Self::copied(checked) })
     }

@@ -3,47 +3,30 @@
 
 use dlbridge_sys::DLTensor;
 
-use super::checked::{self, Checked, device, dtype};
-use crate::layout::{self, Dims, Layout, small};
+use super::checked::{self, Checked, device, dtype, memory};
+use crate::layout::{self, Dims, Layout, Size, small};
 use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
 
-/// Contiguous strides for a descriptor that has none (null strides, from older producers).
-pub(crate) type MissingStrides = Option<Dims>;
-
-/// A descriptor that was accepted, as a checked one of class [`Access::IMPORTED`].
-///
-/// # Safety
-///
-/// `strides` is the result of validating this same descriptor, whose lists and elements are alive and
-/// unchanged for `'a`.
-#[inline(always)]
-pub(crate) unsafe fn checked_with<'a>(
-    tensor: &DLTensor,
-    strides: &'a MissingStrides,
-    flags: Flags,
-) -> Checked<'a> {
-    match strides {
-        // SAFETY: it has strides of its own; the rest is the caller's duty.
-        None => unsafe { Checked::described(tensor, Access::IMPORTED, flags) },
-        // SAFETY: validated with these strides; the rest is the caller's duty.
-        Some(strides) => unsafe { Checked::strided(tensor, strides, Access::IMPORTED, flags) },
-    }
-}
-
-/// Validates a descriptor.
+/// Validates a descriptor, and returns a checked one of class [`Access::IMPORTED`]. `room` gets contiguous strides for a
+/// descriptor that has none (null strides, from older producers).
 ///
 /// # Safety
 ///
 /// If `ndim` is positive, a `shape` or `strides` that is not null points to that many `i64` (trust
-/// T2).
+/// T2). They and the elements are alive and unchanged for `'a`.
 #[inline(always)]
-pub(crate) unsafe fn validate(tensor: &DLTensor, flags: Flags) -> Result<MissingStrides, Error> {
+pub(crate) unsafe fn validate<'a>(
+    tensor: &DLTensor,
+    flags: Flags,
+    room: &'a mut Option<Dims>,
+) -> Result<Checked<'a>, Error> {
     // SAFETY: the caller's duty.
     if unsafe { is_ordinary(tensor) } {
-        return Ok(None);
+        // SAFETY: valid, with strides; the rest is the caller's duty.
+        return Ok(unsafe { Checked::described(tensor, Access::IMPORTED, flags) });
     }
-    // SAFETY: the same.
-    unsafe { validate_any(tensor, flags) }
+    // SAFETY: the caller's duty.
+    unsafe { validate_any(tensor, flags, room) }
 }
 
 /// Whether a descriptor is an ordinary one: elements of whole bytes at an address, explicit strides,
@@ -98,10 +81,11 @@ unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
 /// As for [`validate`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn validate_any(
+pub(crate) unsafe fn validate_any<'a>(
     tensor: &DLTensor,
     flags: Flags,
-) -> Result<MissingStrides, Error> {
+    room: &'a mut Option<Dims>,
+) -> Result<Checked<'a>, Error> {
     let ndim = tensor.ndim;
     let rank = match usize::try_from(ndim) {
         Ok(rank) if rank <= MAX_RANK => rank,
@@ -112,15 +96,15 @@ pub(crate) unsafe fn validate_any(
         return Err(DescriptorError::NullShape { ndim }.into());
     };
     // SAFETY: the same.
-    let given = unsafe { list(tensor.strides, rank) };
-    let strides = given.is_none().then(|| {
-        let mut strides = Dims::zeros(rank);
-        layout::contiguous_strides(shape, &mut strides);
+    let strides = unsafe { list(tensor.strides, rank) }.unwrap_or_else(|| {
+        let strides = room.insert(Dims::zeros(rank));
+        layout::contiguous_strides(shape, strides);
         strides
     });
-    let known = given.or(strides.as_deref()).unwrap_or_default();
-    check(tensor, flags, shape, known)?;
-    Ok(strides)
+    let (layout, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
+    check_addresses(tensor, size)?;
+    // SAFETY: measured, and inside the address space (R1); the rest is the caller's duty.
+    Ok(unsafe { Checked::new(layout, memory(tensor, Access::IMPORTED, flags)) })
 }
 
 /// A descriptor's shape or strides, if it has them.
@@ -135,9 +119,8 @@ unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
     is_there.then(|| unsafe { checked::list(numbers, rank) })
 }
 
-/// Checks the layout, and that every element has an address.
-fn check(tensor: &DLTensor, flags: Flags, shape: &[i64], strides: &[i64]) -> Result<(), Error> {
-    let (_, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
+/// Checks that every element has an address.
+fn check_addresses(tensor: &DLTensor, size: Size) -> Result<(), Error> {
     let len = size.span.len;
     if len == 0 {
         return Ok(());
@@ -232,11 +215,13 @@ mod tests {
             let flags = Flags(flags);
             // SAFETY: lists of `ndim` numbers, or null (T2).
             let is_short = unsafe { is_ordinary(&tensor) };
-            // SAFETY: the same.
-            let whole = unsafe { validate_any(&tensor, flags) };
+            let mut added = None;
+            // SAFETY: the same; no element is accessed.
+            let whole = unsafe { validate_any(&tensor, flags, &mut added) }.map(|it| it.len());
             if is_short {
-                prop_assert!(whole.expect("full validation accepts it").is_none());
-            } else if let Ok(added) = whole {
+                whole.expect("full validation accepts it");
+                prop_assert!(added.is_none());
+            } else if whole.is_ok() {
                 let is_ordinary = dtype(&tensor).is_ordinary()
                     && shape.iter().chain(&strides).all(|number| (0..100).contains(number))
                     && address == 0x10_0000

@@ -18,7 +18,7 @@ use self::abi::{Abi, RawFields};
 use self::header::{Header, Owns};
 use self::lease::Lease;
 use self::metadata::{Metadata, Origin};
-use super::descriptor::validate::{checked_with, is_ordinary, validate_any};
+use super::descriptor::validate::{is_ordinary, validate_any};
 use super::descriptor::{Borrowed, Checked};
 use crate::layout::Cut;
 use crate::{Access, Error, Flags, TypeCode};
@@ -85,14 +85,14 @@ impl Handle {
     ) -> Result<Self, Error> {
         // SAFETY: alive, and not written while the handle owns it (T1).
         let fields = unsafe { tensor.as_ref() };
-        // SAFETY: the caller's duty (T2).
-        let strides = unsafe { validate_any(fields, flags) }?;
+        let mut room = None;
+        // SAFETY: the caller's duty (T2); alive as long as `this`, which owns it (R2).
+        let mut checked = unsafe { validate_any(fields, flags, &mut room) }?;
         let mut this = Self { tensor, metadata: Metadata::imported(flags, origin, is_bound) };
-        if strides.is_none() {
+        if !fields.strides.is_null() || checked.shape().is_empty() {
             return Ok(this);
         }
-        // SAFETY: validated just now; alive as long as `this` (R2).
-        let checked = unsafe { checked_with(fields, &strides, this.flags()) };
+        checked.flags = this.flags();
         if this.is_returned() {
             // SAFETY: a copy, of memory that the new header's owner keeps alive (R2).
             let described = unsafe { Borrowed::copied(checked) };

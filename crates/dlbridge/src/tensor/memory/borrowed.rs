@@ -83,8 +83,10 @@ unsafe fn validate_unusual(
     room: &mut [MaybeUninit<i64>; MAX_RANK],
     flags: Flags,
 ) -> Result<(), Error> {
+    let mut added = None;
     // SAFETY: the caller's duty.
-    if let Some(strides) = unsafe { validate_any(tensor, flags) }? {
+    unsafe { validate_any(tensor, flags, &mut added) }?;
+    if let Some(strides) = added {
         for (place, &stride) in room.iter_mut().zip(strides.iter()) {
             place.write(stride);
         }

@@ -13,7 +13,7 @@ pub use crate::dtype::lost_bits;
 use crate::layout::Placement;
 pub use crate::layout::{Bytes, Comb, Dims, Place};
 use crate::memory::Handle;
-use crate::memory::descriptor::validate::{checked_with, validate};
+use crate::memory::descriptor::validate::validate;
 pub use crate::memory::handle::KeepAlive;
 use crate::memory::handle::ManagedTensor;
 pub use crate::memory::handle::abi::RawFields;
@@ -177,10 +177,9 @@ unsafe fn from_raw_of<O: Send + 'static>(
     tensor: &DLTensor,
     flags: Flags,
 ) -> Result<Tensor, Error> {
+    let mut room = None;
     // SAFETY: the caller's duty.
-    let strides = unsafe { validate(tensor, flags) }?;
-    // SAFETY: validated just now; the rest is the caller's duty.
-    let checked = unsafe { checked_with(tensor, &strides, flags) };
+    let checked = unsafe { validate(tensor, flags, &mut room) }?;
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
     unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
 }
@@ -205,10 +204,9 @@ pub unsafe fn from_owner_within<O: Send + 'static>(
     flags: Flags,
 ) -> Result<Tensor, Error> {
     const { assert!(align_of::<O>() <= align_of::<u64>()) };
+    let mut room = None;
     // SAFETY: the caller's duty.
-    let strides = unsafe { validate(tensor, flags) }?;
-    // SAFETY: validated just now; the rest is the caller's duty.
-    let checked = unsafe { checked_with(tensor, &strides, flags) };
+    let checked = unsafe { validate(tensor, flags, &mut room) }?;
     let (layout, memory) = (checked.layout(), checked.memory());
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
     let handle = unsafe {
