@@ -24,6 +24,7 @@ use loom::sync::atomic::{AtomicI32, Ordering};
 use loom::thread;
 
 use self::list::List;
+use self::slot::Slot;
 use self::table::{Place, Table};
 
 /// So few that the second borrow of a thread needs another segment, and the tree if it is kept.
@@ -108,11 +109,18 @@ fn bytes(range: &Range<usize>) -> Bytes {
     Bytes::of(64 + range.start, &[range.len() as i64], &[1], 1).expect("not empty")
 }
 
+/// Borrows by the two steps of the crate.
+fn borrow(table: &Table, mine: &Mine, bytes: &Bytes, kind: Kind) -> Option<&'static Slot> {
+    let mine = if kind == R { mine.reads } else { mine.writes };
+    let answered = |slot| table.answer(mine, slot, bytes, kind);
+    table.begin(mine, bytes, kind).or_else(answered).ok()
+}
+
 /// Whether the borrow was granted.
 fn act(table: &Table, mine: &Mine, users: &Users, act: &Act) -> bool {
     let (kind, range) = match act {
         Beside(range, other) => {
-            let Ok(slot) = table.read(mine.reads, &bytes(range)) else { return false };
+            let Some(slot) = borrow(table, mine, &bytes(range), R) else { return false };
             users.come(range, R);
             let granted = self::act(table, mine, users, other);
             users.go(range, R);
@@ -124,11 +132,7 @@ fn act(table: &Table, mine: &Mine, users: &Users, act: &Act) -> bool {
         Keep(kind, range) => (*kind, range),
     };
     let bytes = bytes(range);
-    let borrowed = match kind {
-        R => table.read(mine.reads, &bytes),
-        W => table.write(mine.writes, &bytes),
-    };
-    let Ok(slot) = borrowed else { return false };
+    let Some(slot) = borrow(table, mine, &bytes, kind) else { return false };
     users.come(range, kind);
     users.go(range, kind);
     let Keep(..) = act else {
@@ -163,12 +167,12 @@ fn prepared(threads: usize) -> Table {
     let mine: Vec<_> = (0..threads).map(|_| Mine::take(&table)).collect();
     let gaps = Bytes::of(64, &[2], &[4], 1).expect("not empty");
     for mine in mine {
-        let slots = [(); SLOTS + 1].map(|()| table.read(mine.reads, &gaps).expect("free"));
+        let slots = [(); SLOTS + 1].map(|()| borrow(&table, &mine, &gaps, R).expect("free"));
         let kept = table.keep(mine.reads, &gaps, Some(slots[SLOTS]));
         let Place::Tree(number) = kept else { panic!("in the second segment") };
         table.end_in_tree(number, 64);
         slots[..SLOTS].iter().for_each(|slot| slot.free());
-        table.write(mine.writes, &gaps).expect("free").free();
+        borrow(&table, &mine, &gaps, W).expect("free").free();
         mine.give_back();
     }
     table

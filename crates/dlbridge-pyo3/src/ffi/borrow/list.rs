@@ -156,12 +156,13 @@ impl List {
         segment.fill(used, bytes, kind)
     }
 
-    /// Whether a slot has a borrow that may be of some of the bytes.
+    /// Whether a slot beside `mine` has a borrow that may be of some of the bytes.
     #[inline(always)]
-    pub(super) fn may_have(&'static self, bytes: &Bytes) -> bool {
+    pub(super) fn may_have(&'static self, bytes: &Bytes, mine: *const Slot) -> bool {
+        let is_other = |slot: &Slot| !slot.is_free() && !ptr::eq(slot, mine);
         let mut segment = &self.first;
         loop {
-            if !segment.slots_near(bytes).iter().all(Slot::is_free) {
+            if segment.slots_near(bytes).iter().any(is_other) {
                 return true;
             }
             let Some(after) = segment.after() else { return false };

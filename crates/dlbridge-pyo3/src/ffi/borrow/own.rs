@@ -9,13 +9,13 @@ use std::thread::LocalKey;
 
 use dlbridge::ffi::Bytes;
 
-use super::Other;
 use super::list::{List, Lists};
 use super::ordered::Ordered;
 use super::shared::Functions;
 use super::slot::Slot;
 use super::sync::MutexGuard;
 use super::table::{Place, Table};
+use super::{Kind, Other};
 
 pub(super) static OWN: Functions = Functions { version: 1, read, write, keep, end, has_writers };
 
@@ -45,6 +45,7 @@ impl Drop for End {
 
 /// Takes a list for this thread, and calls a function again that needs it.
 #[cold]
+#[inline(never)]
 fn again(mine: &'static LocalKey<Mine>, all: &Lists, function: &mut dyn FnMut() -> usize) -> usize {
     mine.set(Some(all.take()));
     let is_ending = END.try_with(|_| ()).is_err();
@@ -69,24 +70,40 @@ unsafe fn slot_of(number: usize) -> &'static Slot {
     unsafe { &*ptr::with_exposed_provenance(number) }
 }
 
+#[inline(always)]
+fn begin(mine: &'static List, bytes: &Bytes, kind: Kind, found: &mut MaybeUninit<Other>) -> usize {
+    let answered = |slot| answer(mine, slot, bytes, kind, found);
+    TABLE.begin(mine, bytes, kind).map_or_else(answered, number)
+}
+
 #[cold]
-fn refused(found: &mut MaybeUninit<Other>, other: Other) -> usize {
-    found.write(other);
-    0
+#[inline(never)]
+fn answer(
+    mine: &'static List,
+    slot: &'static Slot,
+    bytes: &Bytes,
+    kind: Kind,
+    found: &mut MaybeUninit<Other>,
+) -> usize {
+    let refused = |other| {
+        found.write(other);
+        0
+    };
+    TABLE.answer(mine, slot, bytes, kind).map_or_else(refused, number)
 }
 
 extern "C" fn read(bytes: &Bytes, found: &mut MaybeUninit<Other>) -> usize {
-    let Some(mine) = READS.get() else {
-        return again(&READS, &TABLE.reads, &mut || read(bytes, found));
-    };
-    TABLE.read(mine, bytes).map_or_else(|other| refused(found, other), number)
+    match READS.get() {
+        Some(mine) => begin(mine, bytes, Kind::Read, found),
+        None => again(&READS, &TABLE.reads, &mut || read(bytes, found)),
+    }
 }
 
 extern "C" fn write(bytes: &Bytes, found: &mut MaybeUninit<Other>) -> usize {
-    let Some(mine) = WRITES.get() else {
-        return again(&WRITES, &TABLE.writes, &mut || write(bytes, found));
-    };
-    TABLE.write(mine, bytes).map_or_else(|other| refused(found, other), number)
+    match WRITES.get() {
+        Some(mine) => begin(mine, bytes, Kind::Write, found),
+        None => again(&WRITES, &TABLE.writes, &mut || write(bytes, found)),
+    }
 }
 
 unsafe extern "C" fn keep(bytes: &Bytes, of: usize) -> usize {

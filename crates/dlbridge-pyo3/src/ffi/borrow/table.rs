@@ -80,19 +80,46 @@ impl Table {
         }
     }
 
-    /// Borrows bytes to read. `mine` is this thread's list of `reads`.
+    /// Enters a borrow. `mine` is this thread's list of `reads`, or of `writes`. It is an error where another borrow may
+    /// exclude it, of which [`answer`](Self::answer) decides.
     #[inline(always)]
-    pub(super) fn read(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
-        let slot = mine.begin(bytes, Kind::Read);
+    pub(super) fn begin(
+        &self,
+        mine: &'static List,
+        bytes: &Bytes,
+        kind: Kind,
+    ) -> Result<&'static Slot, &'static Slot> {
+        let slot = mine.begin(bytes, kind);
         fence(Ordering::SeqCst);
-        if self.writes.iter().any(|list| list.may_have(bytes)) {
-            self.answer_reader(slot, bytes)
-        } else {
-            Ok(slot)
+        // In this order, because a borrow moves in this order.
+        let may_have_others = self.writes.iter().any(|list| list.may_have(bytes, slot))
+            || (kind == Kind::Write
+                && (self.reads.iter().any(|list| list.may_have(bytes, ptr::null()))
+                    || self.tree_may_have(bytes)));
+        if may_have_others {
+            return Err(slot);
+        }
+        if kind == Kind::Write {
+            slot.grant();
+        }
+        Ok(slot)
+    }
+
+    /// Whether a borrow that was entered is granted, or which one excludes it.
+    #[cold]
+    pub(super) fn answer(
+        &self,
+        mine: &'static List,
+        slot: &'static Slot,
+        bytes: &Bytes,
+        kind: Kind,
+    ) -> Result<&'static Slot, Other> {
+        match kind {
+            Kind::Read => self.answer_reader(slot, bytes),
+            Kind::Write => self.answer_writer(mine, slot, bytes),
         }
     }
 
-    #[cold]
     fn answer_reader(&self, slot: &'static Slot, bytes: &Bytes) -> Result<&'static Slot, Other> {
         match self.find_writer(bytes, ptr::null()) {
             Some(Found::Other(other)) => {
@@ -104,12 +131,14 @@ impl Table {
         }
     }
 
-    /// Borrows bytes to write. `mine` is this thread's list of `writes`.
-    pub(super) fn write(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
+    fn answer_writer(
+        &self,
+        mine: &'static List,
+        mut slot: &'static Slot,
+        bytes: &Bytes,
+    ) -> Result<&'static Slot, Other> {
         loop {
-            let slot = mine.begin(bytes, Kind::Write);
-            fence(Ordering::SeqCst);
-            // In this order, because a borrow moves in this order.
+            // In the order of `begin`.
             let found = self.find_writer(bytes, slot);
             let found = found.or_else(|| self.find_reader(bytes).map(Found::Other));
             match found.or_else(|| self.find_in_tree(bytes).map(Found::Other)) {
@@ -124,6 +153,8 @@ impl Table {
                 Some(Found::First(first, seen)) => {
                     slot.free();
                     first.wait(&seen);
+                    slot = mine.begin(bytes, Kind::Write);
+                    fence(Ordering::SeqCst);
                 }
             }
         }
@@ -154,10 +185,14 @@ impl Table {
         self.reads.iter().find_map(|list| list.find(bytes, of))
     }
 
+    #[inline(always)]
+    fn tree_may_have(&self, bytes: &Bytes) -> bool {
+        self.tree_start.load(Ordering::Acquire) < bytes.end
+            && bytes.start < self.tree_end.load(Ordering::Acquire)
+    }
+
     fn find_in_tree(&self, bytes: &Bytes) -> Option<Other> {
-        let is_near = self.tree_start.load(Ordering::Acquire) < bytes.end
-            && bytes.start < self.tree_end.load(Ordering::Acquire);
-        let found = is_near.then(|| self.tree().find(bytes)).flatten()?;
+        let found = self.tree_may_have(bytes).then(|| self.tree().find(bytes)).flatten()?;
         Some(Other { kind: Kind::Read, is_kept: true, bytes: found })
     }
 

@@ -10,6 +10,25 @@ fn bytes(start: usize, len: usize) -> Bytes {
     Bytes::of(start, &[len as i64], &[1], 1).expect("elements")
 }
 
+impl Table {
+    fn borrow(
+        &self,
+        mine: &'static List,
+        bytes: &Bytes,
+        kind: Kind,
+    ) -> Result<&'static Slot, Other> {
+        self.begin(mine, bytes, kind).or_else(|slot| self.answer(mine, slot, bytes, kind))
+    }
+
+    fn read(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
+        self.borrow(mine, bytes, Kind::Read)
+    }
+
+    fn write(&self, mine: &'static List, bytes: &Bytes) -> Result<&'static Slot, Other> {
+        self.borrow(mine, bytes, Kind::Write)
+    }
+}
+
 /// The lists of one thread.
 #[derive(Clone, Copy)]
 struct Mine {
