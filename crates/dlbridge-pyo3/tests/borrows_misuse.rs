@@ -187,3 +187,78 @@ fn memory_that_the_host_does_not_read_is_not_borrowed() -> Result<()> {
         Ok(())
     })
 }
+
+fn references(array: &Bound<'_, PyAny>) -> isize {
+    let sys = array.py().import("sys").expect("Python's own");
+    sys.call_method1("getrefcount", (array,)).and_then(|count| count.extract()).expect("a number")
+}
+
+/// An argument has no header until it is kept: its shape, its strides and a reference to the array are in a space that its
+/// thread uses again.
+#[test]
+fn an_argument_has_its_own_shape_and_keeps_its_array_however_it_ends() {
+    Python::attach(|py| {
+        let numpy = py.import("numpy").expect("NumPy");
+        for rank in 0..7_usize {
+            let shape: Vec<i64> = (0..rank as i64).map(|axis| 1 + axis % 3).collect();
+            let array = numpy.call_method1("ones", (shape.clone(),)).expect("an array");
+            let turned = array.getattr("T").expect("the same memory");
+            for (array, contiguous) in [(array, rank < 2), (turned, false)] {
+                let before = references(&array);
+                let tensor = array.extract::<PyTensorOf<f64>>().expect("an argument");
+                assert_eq!(references(&array), before + 1);
+                let found: Vec<i64> = array.getattr("shape").unwrap().extract().unwrap();
+                assert_eq!(tensor.shape(), found);
+                assert!(tensor.is_contiguous() || !contiguous);
+                assert_eq!(tensor.view().iter().sum::<f64>(), tensor.len() as f64);
+                // Another thread drops it.
+                py.detach(|| thread::spawn(move || drop(tensor)).join().expect("no panic"));
+                drop(array.extract::<PyTensor>().expect("what waits is released"));
+                assert_eq!(references(&array), before);
+                let kept = array.extract::<PyTensor>().expect("an argument").into_inner();
+                assert_eq!((kept.shape(), references(&array)), (&*found, before + 1));
+                drop(kept);
+                assert_eq!(references(&array), before);
+            }
+        }
+        // Memory without elements is not borrowed, and moves out of the argument all the same.
+        let (empty, mut argument) = (zeros(py, 0), zeros(py, 0).extract::<PyTensor>().unwrap());
+        let taken = std::mem::replace(&mut *argument, Tensor::from(vec![1.0]));
+        assert!((taken.len(), argument.len()) == (0, 1) && may_write(&empty));
+        // NumPy changes a shape in place.
+        let array = zeros(py, 6);
+        let tensor = array.extract::<PyTensorOf<f64, 1>>().expect("an argument");
+        let changed = array.setattr("shape", (2, 3));
+        assert_eq!((changed.is_ok(), tensor.shape()), (true, &[6][..]));
+        // The array's only reference is the argument's.
+        drop(array);
+        assert_eq!(tensor.view().to_vec(), [0.0; 6]);
+    });
+}
+
+#[test]
+fn more_arguments_than_a_thread_keeps_spaces_for_are_dropped_in_any_order_by_any_thread() {
+    Python::attach(|py| {
+        let array = zeros(py, 3);
+        let before = references(&array);
+        let arguments = || -> Vec<_> {
+            (0..100).map(|_| array.extract::<PyTensorOf<f64>>().expect("readable")).collect()
+        };
+        let (mut first, second) = (arguments(), arguments());
+        let part = first.split_off(50);
+        drop((second, first));
+        py.detach(|| thread::spawn(move || drop(part)).join().expect("no panic"));
+        assert!(may_write(&array), "no borrow is left");
+        assert_eq!(references(&array), before);
+        // A thread that ends with arguments of its own.
+        py.detach(|| {
+            let work = || {
+                Python::attach(|py| {
+                    let array = |len| zeros(py, len).extract::<PyTensor>().expect("readable");
+                    let _arguments: Vec<_> = (0..9).map(array).collect();
+                });
+            };
+            thread::spawn(work).join().expect("no panic");
+        });
+    });
+}

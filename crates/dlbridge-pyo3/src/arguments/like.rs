@@ -11,7 +11,8 @@ use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Conversion, error_of, is_refusal, unless_refused};
-use crate::import::import_tensor;
+use crate::ffi::borrow::Borrowed as BorrowedMemory;
+use crate::import::import_argument;
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{ANY_RANK, Error, PyDType, PyTensorOf, Result};
 
@@ -72,24 +73,28 @@ impl<'a, 'py, T: Element, const N: usize> FromPyObject<'a, 'py> for PyTensorLike
             || object.is_exact_instance_of::<PyFloat>()
             || object.is_exact_instance_of::<PyInt>();
         if is_plain {
-            return Ok(Self(PyTensorOf::new(through_pyo3(|| converted::<T>(object, None))?)?));
+            let memory = through_pyo3(|| converted::<T>(object, None))?;
+            return PyTensorOf::borrowing(memory, None).map(Self);
         }
-        let tensor = match import_tensor(object) {
-            Ok(tensor) if tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible() => {
-                tensor
-            }
+        let is_as_wanted =
+            |tensor: &Tensor| tensor.dtype() == T::DTYPE && tensor.device().is_host_accessible();
+        let memory = match import_argument(object) {
+            Ok(memory) if is_as_wanted(memory.tensor()) => memory,
             Ok(_) => through_pyo3(|| converted::<T>(object, None))?,
             Err(Error::Unsupported(why)) => through_pyo3(|| converted::<T>(object, Some(*why)))?,
             // NumPy may read what the object's own protocol has just refused.
             Err(error) => return Err(error),
         };
-        Ok(Self(PyTensorOf::new(tensor)?))
+        PyTensorOf::borrowing(memory, None).map(Self)
     }
 }
 
 /// What `numpy.asarray` makes of an object, with elements of type `T`. `why` an import refused it.
 #[cold]
-fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) -> Result<Tensor> {
+fn converted<T: Element>(
+    object: Borrowed<'_, '_, PyAny>,
+    why: Option<PyErr>,
+) -> Result<BorrowedMemory> {
     let py = object.py();
     let numpy = py.import(intern!(py, "numpy"))?;
     let asarray = numpy.attribute(intern!(py, "asarray"))?;
@@ -103,9 +108,9 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
         (array, _) => array?,
     };
     // NumPy's `dtype.name` is Python code, which takes as long as the conversion of a short list.
-    let imported = unless_refused(py, import_tensor(array.as_borrowed()))?;
-    if let Some(tensor) = imported.filter(|tensor| tensor.dtype() == T::DTYPE) {
-        return Ok(tensor);
+    let imported = unless_refused(py, import_argument(array.as_borrowed()))?;
+    if let Some(memory) = imported.filter(|memory| memory.tensor().dtype() == T::DTYPE) {
+        return Ok(memory);
     }
     let found = array.attribute(intern!(py, "dtype"))?;
     let (name, wanted) = (found.attribute(intern!(py, "name"))?, T::DTYPE.to_string());
@@ -150,7 +155,7 @@ fn converted<T: Element>(object: Borrowed<'_, '_, PyAny>, why: Option<PyErr>) ->
             return Err(Error::from(error_of::<PyOverflowError>(message)));
         }
     }
-    import_tensor(converted.as_borrowed())
+    import_argument(converted.as_borrowed())
 }
 
 /// The index and the value of an element of a NumPy array, by its number in row-major order.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use super::hints;
 
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
-use crate::import::import_tensor;
+use crate::import::import_argument;
 use crate::{Error, PyTensorOf, Stream, TensorObject};
 
 /// A tensor, or a vector or an array that becomes one without a copy: every type with `Into<Tensor>`.
@@ -181,7 +181,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyTensor {
 
     #[inline]
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self, Error> {
-        BorrowedMemory::read(import_tensor(object)?).map(Self)
+        let mut memory = import_argument(object)?;
+        memory.read()?;
+        Ok(Self(memory))
     }
 }
 

@@ -15,7 +15,7 @@ use super::Wanted;
 use super::constraint::{Constraint, Metadata, Writable};
 use crate::error::error_of;
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
-use crate::import::import_tensor;
+use crate::import::import_argument;
 use crate::{Error, Result};
 
 /// The rank of a [`PyTensorOf`] that accepts every rank.
@@ -94,12 +94,15 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                  `PyTensorMut` from the Python object",
             )));
         }
-        Self::borrowing(tensor, None)
+        Self::borrowing(BorrowedMemory::unborrowed(tensor), None)
     }
 
-    /// Checks a tensor, and borrows its memory: to write if it was just imported, on this `attached` thread.
+    /// Checks memory, and borrows it: to write if it was just imported, on this `attached` thread.
     #[inline]
-    fn borrowing(tensor: Tensor, attached: Option<Python<'_>>) -> Result<Self> {
+    pub(super) fn borrowing(
+        mut memory: BorrowedMemory,
+        attached: Option<Python<'_>>,
+    ) -> Result<Self> {
         const {
             let is_one = match C::SHAPE {
                 Some(shape) => N == ANY_RANK || N == shape.len(),
@@ -110,19 +113,20 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
                 "the constraint `Shape!` has another rank: `PyTensorOf<T, 3, Shape![_, _, 3]>` has 3 axes in both"
             );
         }
+        let tensor = memory.tensor();
         let fits = tensor.dtype() == T::DTYPE
             && (N == ANY_RANK || tensor.rank() == N)
             && tensor.device().is_host_accessible()
-            && C::is_met(Metadata::of(&tensor));
+            && C::is_met(Metadata::of(tensor));
         if !fits {
-            return Err(Self::refusal(&tensor));
+            return Err(Self::refusal(tensor));
         }
-        let memory = match attached {
-            Some(py) if C::WRITABLE => BorrowedMemory::write(py, tensor),
-            None if C::WRITABLE => Ok(BorrowedMemory::unborrowed(tensor)),
-            _ => BorrowedMemory::read(tensor),
-        };
-        Ok(Self { memory: memory?, wanted: PhantomData })
+        match attached {
+            Some(py) if C::WRITABLE => memory.write(py)?,
+            None if C::WRITABLE => {}
+            _ => memory.read()?,
+        }
+        Ok(Self { memory, wanted: PhantomData })
     }
 
     #[cold]
@@ -256,6 +260,6 @@ where
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> Result<Self> {
         C::check_object(object)?;
-        Self::borrowing(import_tensor(object)?, Some(object.py()))
+        Self::borrowing(import_argument(object)?, Some(object.py()))
     }
 }

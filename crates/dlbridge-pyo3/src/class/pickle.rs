@@ -14,7 +14,7 @@ use crate::error::error_of;
 use crate::ffi::borrow::{copied, kept};
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
-use crate::import::import_tensor;
+use crate::import::import_argument;
 use crate::interpreter::made::{self, Made};
 use crate::interpreter::{Attributes, module};
 use crate::{Error, Result, TensorObject};
@@ -169,7 +169,7 @@ pub(super) fn rebuild(
     if flags & !KEPT.0 != 0 {
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
-    reinterpret(import_tensor(data)?, dtype, shape, Flags(flags))
+    reinterpret(import_argument(data)?.into_given(), dtype, shape, Flags(flags))
 }
 
 /// Whether an import failed because the package itself is not there, or does not load.

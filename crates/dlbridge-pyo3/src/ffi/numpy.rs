@@ -25,7 +25,6 @@ use crate::dtypes::numpy::DTYPES;
 use crate::error::unless_refused;
 use crate::interpreter::Once;
 use crate::interpreter::head::Head;
-use crate::release::Owner;
 
 /// The results of `PyArray_GetNDArrayCVersion` for NumPy 1.x and NumPy 2.x.
 const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
@@ -155,7 +154,7 @@ impl Api {
         number: c_int,
         shape: &[i64],
     ) -> Result<Option<Tensor>> {
-        borrow::prepare(py)?;
+        borrow::ready(py)?;
         if shape.len() > MAX_RANK {
             return Ok(None);
         }
@@ -177,9 +176,8 @@ impl Api {
         // SAFETY: a new reference, or null with an exception set (F3).
         let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
         // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
-        let Some(tensor) = (unsafe { Array::new(array.as_borrowed()) }).tensor(|_, _| None)? else {
-            return Ok(None);
-        };
+        let array = unsafe { Array::new(array.as_borrowed()) };
+        let Some(tensor) = array.tensor(|_, _| None)? else { return Ok(None) };
         // SAFETY: allocated in this function (T10); only the tensor keeps the array.
         Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
     }
@@ -300,24 +298,32 @@ impl<'a, 'py> Array<'a, 'py> {
         unsafe { fields(self.0.as_ptr()) }
     }
 
-    /// Imports the array; `None` if `__dlpack__` must be called. `keep_of` keeps the memory of a base that is an object of
-    /// this library's class.
-    #[inline]
+    /// Imports the array, as [`memory`](Self::memory) does, for code that keeps the tensor.
     pub(crate) fn tensor(self, keep_of: KeepOf) -> Result<Option<Tensor>> {
+        Ok(self.memory(keep_of, false)?.map(borrow::Borrowed::into_given))
+    }
+
+    /// Imports the array, as an argument of a call if it is `in_frame`; `None` if `__dlpack__` must be called. `keep_of` keeps
+    /// the memory of a base that is an object of this library's class.
+    #[inline(always)]
+    pub(crate) fn memory(
+        self,
+        keep_of: KeepOf,
+        in_frame: bool,
+    ) -> Result<Option<borrow::Borrowed>> {
         let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_RANK];
         // From here on no Python code runs that could change the array.
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
         let descriptor = &descriptor;
         if let Some(keep) = self.export_behind(descriptor, keep_of) {
             // SAFETY: the array has no memory of its own, and `keep` keeps what its base does (T3).
-            return Ok(Some(unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?));
+            let tensor = unsafe { dlbridge::ffi::from_owner_raw(keep, descriptor, flags) }?;
+            return Ok(Some(borrow::Borrowed::unborrowed(tensor)));
         }
-        let owner = Owner::new(self.0.to_owned().unbind());
-        // SAFETY: the array, which `owner` keeps, keeps the memory that it describes (T3), as long as no
+        // SAFETY: the array keeps the memory that it describes (T3), as long as no
         // Python code moves it (T12): `resize` refuses while there are other references, but not with
         // `refcheck=False`, and `__setstate__` does not look at all.
-        let tensor = unsafe { dlbridge::ffi::from_owner_raw(owner, descriptor, flags) }?;
-        Ok(Some(tensor))
+        unsafe { borrow::Borrowed::of_object(self.0, descriptor, flags, in_frame) }.map(Some)
     }
 
     /// Keeps the memory of an array over an export of this library, without the array, so that a tensor

@@ -16,7 +16,7 @@ use dlbridge::sys::{
 use dlbridge::{DType, DescriptorError, Device, DeviceKind, Tensor, TypeCode};
 use pyo3::prelude::*;
 
-use super::borrow::{give, give_shared, prepare};
+use super::borrow::{give, give_shared, ready};
 use super::callbacks::{Publish, caught, guarded, panicked, with_object};
 use super::capsule::{self, try_adopt};
 use super::class::prepare_class;
@@ -99,7 +99,7 @@ unsafe extern "C" fn to_object<T: Publish>(
     // SAFETY: the table's functions are called with the interpreter attached (DLPack 1.2; F1).
     let py = unsafe { Python::assume_attached() };
     let outcome = guarded::<T, _>(py, || {
-        prepare(py)?;
+        ready(py)?;
         // SAFETY: the caller's duty is to give a tensor away, if validation accepts it.
         let tensor = give_shared(unsafe { try_adopt(tensor) }?);
         // A panic that left this frame would drop the tensor, which is the caller's.

@@ -13,19 +13,19 @@ use dlbridge::protocol::table::{CONJUGATED, NEGATED, ZEROS, may_be_conjugated};
 use dlbridge::sys::{
     DLDataType, DLDataTypeCode as Code, DLDevice, DLDeviceType, DLPackExchangeAPI, DLTensor,
 };
-use dlbridge::{Flags, Tensor, TypeCode};
+use dlbridge::{Flags, TypeCode};
 use libloading::Library;
 use pyo3::Borrowed;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use super::borrow;
 use super::class::{is_immutable, is_named, mro_of};
 use super::published::Published;
 use crate::error::unless_refused;
 use crate::interpreter::head::Head;
 use crate::interpreter::imported_module;
-use crate::release::Owner;
 use crate::{Error, Result};
 
 /// Where the values of an object are.
@@ -96,10 +96,10 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         Some((functions, self.0.as_ptr().wrapping_byte_add(functions.offset).cast()))
     }
 
-    /// Imports the tensor; `None` if its table must be called. Reads by the stable C shim what the table would export, in
+    /// Imports the tensor, as an argument of a call if it is `in_frame`; `None` if its table must be called. Reads by the stable C shim what the table would export, in
     /// less than half of the time.
     #[inline]
-    pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
+    pub(crate) fn memory(self, in_frame: bool) -> Result<Option<borrow::Borrowed>> {
         let Some((functions, handle)) = self.functions() else { return Ok(None) };
         let Some(shim) = &functions.shim else { return Ok(None) };
         // From here on no Python code runs that could change the tensor.
@@ -109,11 +109,9 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         if let Some(why) = unsafe { functions.mark(handle, TypeCode(descriptor.dtype.code.0)) } {
             return Err(Error::buffer(why));
         }
-        let owner = Owner::new(self.0.to_owned().unbind());
         // SAFETY: the object keeps the memory that it describes (T3), as long as no code moves it (T12). PyTorch's own
         // export keeps no more: the tensor, not its storage.
-        let tensor = unsafe { dlbridge::ffi::from_owner_raw(owner, &descriptor, Flags::NONE) }?;
-        Ok(Some(tensor))
+        unsafe { borrow::Borrowed::of_object(self.0, &descriptor, Flags::NONE, in_frame) }.map(Some)
     }
 
     /// Whether the tensor requires grad; `None` if it must be asked. Runs no Python code.

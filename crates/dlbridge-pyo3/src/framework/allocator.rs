@@ -13,7 +13,7 @@ use crate::dtypes::numpy::number_of;
 use crate::ffi::driver::memory;
 use crate::ffi::memory::exclusive_on_device;
 use crate::ffi::numpy::Api;
-use crate::import::{current_stream, import_tensor, settle_after};
+use crate::import::{current_stream, import_argument, settle_after};
 use crate::interpreter::made::text;
 use crate::interpreter::{Attributes, imported_module, module, through_pyo3};
 use crate::stream::is_copied_to_host;
@@ -220,7 +220,7 @@ impl<'py> Allocator<'py> {
             }
             array => array?,
         };
-        let tensor = import_tensor(array.as_borrowed())?;
+        let tensor = import_argument(array.as_borrowed())?.into_given();
         let is_as_asked = (tensor.dtype(), tensor.shape(), tensor.device())
             == (dtype, shape, device)
             && !tensor.is_read_only();

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
 use crate::error::{error_of, unless_refused};
+use crate::ffi::borrow;
 use crate::ffi::callbacks::exporting;
 use crate::ffi::published::{Gives, Published};
 use crate::ffi::torch::{TorchTensor, Values, values};
@@ -59,10 +60,13 @@ fn import_with_values(
 
 /// Imports a tensor of PyTorch; `None` if `__dlpack__` must be called.
 #[inline(always)]
-pub(super) fn import_torch(torch: TorchTensor<'_, '_>) -> Result<Option<Tensor>> {
-    match torch.tensor()? {
-        Some(tensor) => Ok(Some(tensor)),
-        None => import_torch_by_table(torch),
+pub(super) fn import_torch(
+    torch: TorchTensor<'_, '_>,
+    in_frame: bool,
+) -> Result<Option<borrow::Borrowed>> {
+    match torch.memory(in_frame)? {
+        Some(memory) => Ok(Some(memory)),
+        None => Ok(import_torch_by_table(torch)?.map(borrow::Borrowed::unborrowed)),
     }
 }
 

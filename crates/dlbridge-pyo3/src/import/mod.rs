@@ -38,7 +38,7 @@ pub use dlbridge::protocol::call::CopyMode;
 pub(crate) use exchange::{current_stream, refuse_grad, refuse_grad_to_write, requires_grad};
 pub use options::{ImportOptions, Imported, Protocol};
 
-use crate::ffi::borrow::{self, Reading};
+use crate::ffi::borrow;
 use crate::ffi::callbacks::exporting;
 use crate::interpreter::through_pyo3;
 use crate::stream::{self, Ready, Stream};
@@ -89,7 +89,7 @@ fn import_unread(
     object: Borrowed<'_, '_, PyAny>,
     options: ImportOptions,
 ) -> Result<(Imported, Option<Ready>)> {
-    borrow::prepare(object.py())?;
+    borrow::ready(object.py())?;
     if let Some((tensor, protocol)) = copied_chunks(object, options)? {
         return Ok((Imported { tensor, protocol, stream: None }, None));
     }
@@ -143,15 +143,15 @@ impl TensorObject {
 }
 
 /// Imports a Python object as an argument of a function: the same as [`import`] with the default
-/// options, ready on the default stream.
+/// options, ready on the default stream. The memory is not borrowed yet.
 #[inline]
-pub(crate) fn import_tensor(object: Borrowed<'_, '_, PyAny>) -> Result<Tensor> {
-    borrow::prepare(object.py())?;
-    let (tensor, protocol) = import_shared(object)?;
-    if tensor.device().kind == DeviceKind::CUDA {
-        settle(object, &tensor, protocol)?;
+pub(crate) fn import_argument(object: Borrowed<'_, '_, PyAny>) -> Result<borrow::Borrowed> {
+    borrow::ready(object.py())?;
+    let (memory, protocol) = import_by_path(object, path_of(object)?, true)?;
+    if memory.tensor().device().kind == DeviceKind::CUDA {
+        settle(object, memory.tensor(), protocol)?;
     }
-    Ok(tensor)
+    Ok(memory)
 }
 
 /// Makes the default stream wait for the stream on which the producer works.
@@ -179,12 +179,13 @@ pub fn import_as_consumer<R>(
     object: Borrowed<'_, '_, PyAny>,
     function: impl FnOnce(&Tensor, Protocol) -> Result<R>,
 ) -> Result<R> {
-    borrow::prepare(object.py())?;
+    borrow::ready(object.py())?;
     let path = path_of(object)?.map(Path::by_table);
     // Of JAX's arrays, the buffer says less than DLPack.
     let path = path.filter(|path| !matches!(path, Path::Jax));
-    let (tensor, protocol) = import_by_path(object, path)?;
-    function(&*Reading::new(&tensor)?, protocol)
+    let (mut memory, protocol) = import_by_path(object, path, true)?;
+    memory.read()?;
+    function(memory.tensor(), protocol)
 }
 
 /// The copy of a column in chunks, if a copy on the host was requested and the object is one.

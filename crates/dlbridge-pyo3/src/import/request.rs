@@ -15,46 +15,37 @@ use super::options::{ImportOptions, Protocol};
 use super::{advice, cuda, dlpack, exchange, fallback};
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::acquired::import_buffer;
+use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::ffi::callbacks::{exporting, nesting};
 use crate::ffi::published::Published;
 use crate::stream::{self, Ready, Stream, is_copied_to_host};
 use crate::types::{Path, path_of, table_of};
-use crate::{Error, Result, TensorObject, release};
+use crate::{Error, Result, TensorObject};
 
-/// Imports without a request for a device, a copy or a stream.
-#[inline(always)]
-pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
-    release::drain(object.py());
-    let path = path_of(object)?;
-    if let Some(Path::Own(_)) = path {
-        if let Some(tensor) = TensorObject::returned(object, Stream::DEFAULT)? {
-            return Ok((tensor, Protocol::ExchangeApi));
-        }
-    }
-    import_by_path(object, path)
-}
-
-/// Imports by the path of the object's type.
+/// Imports without a request for a device, a copy or a stream, by the path of the object's type. As an argument of a call
+/// (`in_frame`), the memory needs no header.
 #[inline(always)]
 pub(super) fn import_by_path(
     object: Borrowed<'_, '_, PyAny>,
     path: Option<Path<'_, '_>>,
-) -> Result<(Tensor, Protocol)> {
+    in_frame: bool,
+) -> Result<(BorrowedMemory, Protocol)> {
+    let kept = |tensor, protocol| Ok((BorrowedMemory::unborrowed(tensor), protocol));
     match path {
         None => {}
         Some(Path::NumPy(array) | Path::DerivedNumPy(array)) => {
-            if let Some(tensor) = array.tensor(TensorObject::keep)? {
-                return Ok((tensor, Protocol::NumPy));
+            if let Some(memory) = array.memory(TensorObject::keep, in_frame)? {
+                return Ok((memory, Protocol::NumPy));
             }
             exporting(|| advice::refuse_without_size(object))?;
         }
         Some(Path::NumPySubclass) => exporting(|| advice::refuse_without_size(object))?,
         Some(Path::Buffer) => {
-            return Ok((import_buffer(object, TensorObject::keep)?, Protocol::Buffer));
+            return kept(import_buffer(object, TensorObject::keep)?, Protocol::Buffer);
         }
         Some(Path::Jax) => {
-            if let Some(found) = fallback::import_jax(object)? {
-                return Ok(found);
+            if let Some((tensor, protocol)) = fallback::import_jax(object)? {
+                return kept(tensor, protocol);
             }
         }
         Some(Path::Masked) => exporting(|| {
@@ -63,17 +54,33 @@ pub(super) fn import_by_path(
         })?,
         Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
         Some(Path::Torch(torch)) => {
-            if let Some(tensor) = exchange::import_torch(torch)? {
-                return Ok((tensor, Protocol::ExchangeApi));
+            if let Some(memory) = exchange::import_torch(torch, in_frame)? {
+                return Ok((memory, Protocol::ExchangeApi));
             }
         }
-        Some(Path::Own(published) | Path::Table(published)) => {
+        Some(Path::Own(published)) => {
+            let tensor = match TensorObject::returned(object, Stream::DEFAULT)? {
+                Some(tensor) => Some(tensor),
+                None => exchange::import_by_table(published)?,
+            };
+            if let Some(tensor) = tensor {
+                return kept(tensor, Protocol::ExchangeApi);
+            }
+        }
+        Some(Path::Table(published)) => {
             if let Some(tensor) = exchange::import_by_table(published)? {
-                return Ok((tensor, Protocol::ExchangeApi));
+                return kept(tensor, Protocol::ExchangeApi);
             }
         }
     }
-    nesting(|| dlpack::import_by_dlpack(object))
+    let (tensor, protocol) = nesting(|| dlpack::import_by_dlpack(object))?;
+    kept(tensor, protocol)
+}
+
+/// As [`import_by_path`], for code that keeps the tensor.
+pub(super) fn import_shared(object: Borrowed<'_, '_, PyAny>) -> Result<(Tensor, Protocol)> {
+    let (memory, protocol) = import_by_path(object, path_of(object)?, false)?;
+    Ok((memory.into_given(), protocol))
 }
 
 /// Imports the producer's memory, ready for work that is queued on `stream` after this returns. Also returns the work

@@ -79,19 +79,20 @@ fn may_delete() -> bool {
 /// Whether the exit handler was registered, or is being registered.
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Prepares for the first owner, which runs Python code once (`borrow::prepare` does so before memory is read).
+/// Whether there is nothing to do for a new owner.
+#[inline]
+pub(crate) fn is_ready() -> bool {
+    IS_PREPARED.load(Ordering::Relaxed) && !has_queued_releases()
+}
+
+/// Prepares for the first owner, which runs Python code once, and releases what waits.
 ///
 /// # Errors
 ///
 /// An exception that says nothing of the interpreter, such as an interrupt in the import of `atexit`. The next call
 /// prepares then.
-#[inline]
-pub(crate) fn prepare_owners(py: Python<'_>) -> PyResult<()> {
-    if IS_PREPARED.load(Ordering::Relaxed) { Ok(()) } else { prepare_now(py) }
-}
-
-#[cold]
-fn prepare_now(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn get_ready(py: Python<'_>) -> PyResult<()> {
+    drain(py);
     on_unwind(check_ended);
     if IS_PREPARED.swap(true, Ordering::Relaxed) {
         return Ok(());

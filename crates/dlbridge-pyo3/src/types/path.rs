@@ -57,10 +57,11 @@ pub(crate) enum Path<'a, 'py> {
 }
 
 impl Path<'_, '_> {
-    /// The same path, but for a tensor of PyTorch that of its exchange table.
+    /// The same path, but for a tensor of PyTorch or of this library that of its exchange table.
     pub(crate) fn by_table(self) -> Self {
         match self {
             Self::Torch(tensor) => Self::Table(tensor.published()),
+            Self::Own(published) => Self::Table(published),
             path => path,
         }
     }

@@ -35,16 +35,16 @@ impl Bytes {
         let (mut low, mut high, mut len) = (0_i64, 0_i64, 1_i64);
         // Validation bounds the products and sums of a tensor that has elements.
         for (&extent, &stride) in shape.iter().zip(strides) {
+            if extent == 0 {
+                return None;
+            }
             len = len.wrapping_mul(extent);
-            let offset = extent.wrapping_sub(1).wrapping_mul(stride);
+            let offset = (extent - 1).wrapping_mul(stride);
             if offset < 0 {
-                low = low.wrapping_add(offset);
+                low = below(low, offset);
             } else {
                 high = high.wrapping_add(offset);
             }
-        }
-        if len == 0 {
-            return None;
         }
         let at =
             |offset: i64| data.wrapping_add_signed((offset as isize).wrapping_mul(size as isize));
@@ -111,6 +111,12 @@ impl Comb {
         let at = distance.rem_euclid(step as i128) as usize;
         at < self.width || step - at < other.width
     }
+}
+
+/// Rare: as a function, it is a branch where the compiler would compute both sums.
+#[cold]
+fn below(low: i64, offset: i64) -> i64 {
+    low.wrapping_add(offset)
 }
 
 /// The fine and the coarse comb of elements that are not dense.

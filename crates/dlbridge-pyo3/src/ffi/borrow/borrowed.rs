@@ -9,17 +9,21 @@ use std::ops::Deref;
 use std::{ptr, slice};
 
 use dlbridge::ffi::{self, Bytes, Kept};
-use dlbridge::{Access, ArcTensor, Element, Plain, Tensor, TensorMut, TensorRef, ViewMut};
+use dlbridge::sys::DLTensor;
+use dlbridge::{Access, ArcTensor, Element, Flags, Plain, Tensor, TensorMut, TensorRef, ViewMut};
 use pyo3::prelude::*;
 
 use super::shared;
-use crate::{Error, Result, release};
+use super::space;
+use crate::release::{self, Owner};
+use crate::{Error, Result};
 
 /// A tensor whose memory is borrowed, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
     /// The number of the borrow, with `WRITES` if it is one to write; or `NONE`.
     borrow: usize,
+    /// Maybe in a space.
     tensor: Tensor,
 }
 
@@ -32,34 +36,65 @@ impl Drop for Borrowed {
     #[inline]
     fn drop(&mut self) {
         self.end_borrow();
+        if ffi::is_borrowed(&self.tensor) {
+            // SAFETY: made by `space::tensor`, and dropped once (F9).
+            unsafe { space::end(&self.tensor) };
+        }
     }
 }
 
 impl Borrowed {
-    /// Borrows the memory of a tensor to read. Only memory of class `Shared` may have writers.
-    #[inline]
-    pub(crate) fn read(tensor: Tensor) -> Result<Self> {
-        if tensor.access() != Access::Shared {
-            return Ok(Self::unborrowed(tensor));
-        }
-        let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
-        Ok(Self { borrow: shared::read(&bytes, &tensor)?, tensor })
-    }
-
-    /// Borrows the memory of a tensor to write. Only an attached thread does, so that [`read_at_once`] may rely on the GIL.
-    pub(crate) fn write(_: Python<'_>, tensor: Tensor) -> Result<Self> {
-        if tensor.access() != Access::Shared {
-            return Ok(Self::unborrowed(tensor));
-        }
-        let Some(bytes) = ffi::bytes(&tensor) else { return Ok(Self::unborrowed(tensor)) };
-        let number = shared::write(&bytes, &tensor)?;
-        Ok(Self { borrow: number | WRITES, tensor })
-    }
-
     /// A tensor whose memory is not borrowed.
     #[inline]
     pub(crate) fn unborrowed(tensor: Tensor) -> Self {
         Self { borrow: NONE, tensor }
+    }
+
+    /// The memory of an object, which is not borrowed. In the frame of a call it needs no header (`in_frame`).
+    ///
+    /// # Safety
+    ///
+    /// As for [`from_owner_raw`](ffi::from_owner_raw) with the object as the owner.
+    #[inline(always)]
+    pub(crate) unsafe fn of_object(
+        object: pyo3::Borrowed<'_, '_, PyAny>,
+        tensor: &DLTensor,
+        flags: Flags,
+        in_frame: bool,
+    ) -> Result<Self> {
+        if in_frame {
+            // SAFETY: the caller's duty; this value ends it, and gives out references alone.
+            if let Some(tensor) = unsafe { space::tensor(object, tensor, flags) } {
+                return Ok(Self::unborrowed(tensor));
+            }
+        }
+        let owner = Owner::new(object.to_owned().unbind());
+        // SAFETY: the caller's duty.
+        unsafe { ffi::from_owner_raw(owner, tensor, flags) }
+            .map(Self::unborrowed)
+            .map_err(Error::from)
+    }
+
+    /// Borrows the memory to read. Only memory of class `Shared` may have writers.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Result<()> {
+        if self.tensor.access() == Access::Shared {
+            if let Some(bytes) = ffi::bytes(&self.tensor) {
+                self.borrow = shared::read(&bytes, &self.tensor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Borrows the memory to write. Only an attached thread does, so that [`read_at_once`] may rely on the GIL.
+    #[inline]
+    pub(crate) fn write(&mut self, _: Python<'_>) -> Result<()> {
+        if self.tensor.access() == Access::Shared {
+            if let Some(bytes) = ffi::bytes(&self.tensor) {
+                self.borrow = shared::write(&bytes, &self.tensor)? | WRITES;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -69,7 +104,7 @@ impl Borrowed {
 
     /// The tensor, which keeps the borrow with it, since it may be moved out.
     pub(crate) fn tensor_mut(&mut self) -> &mut Tensor {
-        if self.borrow != NONE {
+        if self.borrow != NONE || ffi::is_borrowed(&self.tensor) {
             let none = Self::unborrowed(Tensor::from(Vec::<u8>::new()));
             self.tensor = mem::replace(self, none).into_kept();
         }
@@ -77,8 +112,14 @@ impl Borrowed {
     }
 
     /// The tensor for Python: ends the borrow.
-    #[inline]
-    pub(crate) fn into_given(mut self) -> Tensor {
+    #[inline(always)]
+    pub(crate) fn into_given(self) -> Tensor {
+        let has_neither = self.borrow == NONE && !ffi::is_borrowed(&self.tensor);
+        if has_neither { self.into_parts().1 } else { self.into_ended() }
+    }
+
+    #[inline(never)]
+    fn into_ended(mut self) -> Tensor {
         self.end_borrow();
         self.into_parts().1
     }
@@ -95,10 +136,16 @@ impl Borrowed {
         unsafe { ffi::keep_borrowed(tensor, borrow) }
     }
 
+    #[inline(always)]
     fn into_parts(self) -> (usize, Tensor) {
         let this = ManuallyDrop::new(self);
         // SAFETY: taken once, from a value that is forgotten (R7).
-        (this.borrow, unsafe { ptr::read(&raw const this.tensor) })
+        let tensor = unsafe { ptr::read(&raw const this.tensor) };
+        if ffi::is_borrowed(&tensor) {
+            // SAFETY: made by `space::tensor`, and ended once (F9).
+            return (this.borrow, unsafe { space::into_kept(tensor) });
+        }
+        (this.borrow, tensor)
     }
 
     #[inline]
@@ -268,7 +315,9 @@ fn read_borrowed<R>(tensor: &Tensor, read: fn(&Tensor) -> R) -> Result<R> {
 
 /// A tensor that was just imported, which borrows its memory to read for as long as Rust has it.
 pub(crate) fn kept(tensor: Tensor) -> Result<Tensor> {
-    Borrowed::read(tensor).map(Borrowed::into_kept)
+    let mut memory = Borrowed::unborrowed(tensor);
+    memory.read()?;
+    Ok(memory.into_kept())
 }
 
 /// A copy in contiguous memory of Rust.
@@ -279,7 +328,7 @@ pub(crate) fn copied(tensor: &Tensor) -> Result<Tensor> {
 /// The tensor for Python. Handles that Rust keeps of the memory borrow it to read.
 #[inline]
 pub(crate) fn give(py: Python<'_>, tensor: Tensor) -> Result<Tensor> {
-    prepare(py)?;
+    ready(py)?;
     // SAFETY: the callers export it; `enter` borrows in the table of borrows (F9).
     Ok(unsafe { ffi::give(tensor, enter) })
 }
@@ -292,15 +341,21 @@ pub(crate) fn give_shared(tensor: Tensor) -> ArcTensor {
     unsafe { ffi::give_shared(tensor, enter) }
 }
 
-/// Prepares for memory that comes from Python, or goes there, which runs Python code once: called before a descriptor is
-/// read that such code could free.
+/// Gets ready for memory that comes from Python, or goes there: called before a descriptor is read, because Python code may
+/// run, which could free it.
 ///
 /// # Errors
 ///
 /// A `MemoryError`, or that of a signal handler.
 #[inline]
-pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
-    release::prepare_owners(py)?;
+pub(crate) fn ready(py: Python<'_>) -> PyResult<()> {
+    if release::is_ready() && shared::table().is_some() { Ok(()) } else { get_ready(py) }
+}
+
+#[cold]
+#[inline(never)]
+fn get_ready(py: Python<'_>) -> PyResult<()> {
+    release::get_ready(py)?;
     find_table(py)
 }
 

@@ -8,6 +8,7 @@
 //! | file | job |
 //! | --- | --- |
 //! | `borrowed` | a tensor and its borrow: of an argument, for a moment, or for as long as Rust keeps it; what an extension promises of its callers |
+//! | `space` | ... in the call's own frame, without a header |
 //! | `shared` | the table of the process, of which extension modules share the functions |
 //! | `own` | ... of this module, with the lists of each thread |
 //! | `table` | the bytes that are borrowed now: the protocol, and why it excludes |
@@ -38,6 +39,7 @@ mod ordered;
 mod own;
 mod shared;
 mod slot;
+mod space;
 mod table;
 
 use dlbridge::Tensor;
@@ -49,9 +51,7 @@ use crate::error::error_of;
 
 #[cfg(feature = "tensor-methods")]
 pub(crate) use borrowed::read_at_once;
-pub(crate) use borrowed::{
-    Borrowed, Reading, copied, find_table, give, give_shared, kept, prepare,
-};
+pub(crate) use borrowed::{Borrowed, Reading, copied, find_table, give, give_shared, kept, ready};
 pub use borrowed::{Promised, StableArguments};
 
 /// What the borrower does with the elements.

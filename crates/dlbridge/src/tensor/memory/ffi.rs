@@ -13,7 +13,7 @@ pub use crate::dtype::lost_bits;
 use crate::layout::Placement;
 pub use crate::layout::{Bytes, Comb, Dims, Place};
 use crate::memory::Handle;
-use crate::memory::descriptor::validate::validate;
+use crate::memory::descriptor::validate::{is_ordinary, validate};
 pub use crate::memory::handle::KeepAlive;
 use crate::memory::handle::ManagedTensor;
 pub use crate::memory::handle::abi::RawFields;
@@ -21,6 +21,7 @@ use crate::memory::handle::abi::{self, not_null};
 use crate::memory::handle::header::Owns;
 pub use crate::memory::handle::header::room;
 pub use crate::memory::handle::lease::Kept;
+use crate::memory::handle::metadata::{Metadata, Origin};
 use crate::memory::handle::release::keep;
 pub use crate::memory::handle::release::{Binding, DeferredDrop};
 pub use crate::memory::release::{
@@ -182,6 +183,34 @@ unsafe fn from_raw_of<O: Send + 'static>(
     let checked = unsafe { validate(tensor, flags, &mut room) }?;
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
     unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
+}
+
+/// A tensor over a descriptor that owns nothing, as [`BorrowedTensor`] is one: for a binding that keeps both until it ends
+/// them. `None` if the descriptor is not an ordinary one: strides that are there and not negative, host memory, whole
+/// bytes, numbers of few bits.
+///
+/// # Safety
+///
+/// The descriptor satisfies the list of [`Tensor::from_raw`]; it is neither moved nor written, and its memory is not freed,
+/// as long as the tensor is used. No other code gets the tensor itself: dropping it does nothing, and what is made of it by
+/// value would own nothing.
+#[must_use]
+#[inline(always)]
+pub unsafe fn borrowed(tensor: NonNull<DLTensor>, flags: Flags) -> Option<Tensor> {
+    // SAFETY: alive, and not written (the caller's duty).
+    let fields = unsafe { tensor.as_ref() };
+    // SAFETY: the caller's duty.
+    let is_ordinary = unsafe { is_ordinary(fields) };
+    let metadata = Metadata::new(flags, Access::IMPORTED);
+    // SAFETY: validated just now, and it has strides (R1); never exported (the caller's duty).
+    is_ordinary.then(|| Tensor(unsafe { Handle::borrowed(tensor, metadata) }))
+}
+
+/// Whether a tensor is a [`borrowed`] one.
+#[must_use]
+#[inline(always)]
+pub fn is_borrowed(tensor: &Tensor) -> bool {
+    tensor.0.origin() == Origin::Borrowed
 }
 
 /// As [`from_owner_raw`], with the header of the tensor in memory of the owner's own: nothing is
