@@ -44,10 +44,10 @@ def write_peers(found: Peers) -> None:
 
 
 def overtaken(old: Counts, new: Counts, peers: Peers) -> list[str]:
-    """A line for each call that took fewer instructions than every other library, and takes more now."""
+    """A line for each call that took no more instructions than any other library, and takes clearly more now."""
     lines = []
     for key, (name, theirs) in peers.items():
-        if key in old and key in new and old[key][0] <= theirs < new[key][0]:
+        if key in old and key in new and old[key][0] <= theirs < new[key][0] / (1 + REPORTED):
             lines.append(f"{' '.join(key)}: {new[key][0]:,} instructions, {name} takes {theirs:,}")
     return lines
 

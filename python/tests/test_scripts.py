@@ -137,12 +137,12 @@ def test_only_a_call_that_became_worse_is_reported(benches, old, new, change):
 def test_a_call_that_another_library_overtook_is_reported(benches):
     peers = {KEY: ("dlpark", 1100), ("bare", "unknown"): ("dlpark", 1)}
     overtaken = benches.counts.overtaken
-    assert overtaken({KEY: (1090, 900)}, {KEY: (1110, 900)}, peers) == [
-        "bare torch-in: 1,110 instructions, dlpark takes 1,100"
+    assert overtaken({KEY: (1090, 900)}, {KEY: (1130, 900)}, peers) == [
+        "bare torch-in: 1,130 instructions, dlpark takes 1,100"
     ]
-    assert overtaken({KEY: (1090, 900)}, {KEY: (1100, 900)}, peers) == []
+    assert overtaken({KEY: (1090, 900)}, {KEY: (1110, 900)}, peers) == []
     # It was behind before.
-    assert overtaken({KEY: (1105, 900)}, {KEY: (1110, 900)}, peers) == []
+    assert overtaken({KEY: (1105, 900)}, {KEY: (1130, 900)}, peers) == []
 
 
 @pytest.mark.parametrize(
