@@ -99,7 +99,8 @@ impl FakeDriver {
         self.folder.join("libcuda.so.1")
     }
 
-    /// Runs the current program again in a child process that finds the library. Returns what it printed.
+    /// Runs the current program again in a child process that finds the library, one test after the other: a test that
+    /// waits for the device runs what another one has queued. Returns what it printed.
     ///
     /// # Panics
     ///
@@ -121,7 +122,8 @@ impl FakeDriver {
         let program = env::current_exe().expect("a program knows where it is");
         let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
         let mut command = Command::new(program);
-        command.args(arguments).env("FAKE_DRIVER_FORGETS", "").envs(variables.iter().copied());
+        command.args(arguments).env("RUST_TEST_THREADS", "1");
+        command.env("FAKE_DRIVER_FORGETS", "").envs(variables.iter().copied());
         command.env("LD_LIBRARY_PATH", search(&self.folder, &path));
         let done = command.output().expect("it ran before");
         let [printed, errors] =
