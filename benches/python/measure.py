@@ -121,10 +121,8 @@ def numpy_calls() -> dict[str, Finder]:
     names = {path: function(path) for path in ARGUMENTS}
     names |= {f"{path}-unchecked": f"{name}_unchecked" for path, name in names.items()}
     lists = {
-        f"call-list-{count}": call(
-            "call_list", [X, *[np.zeros(4) for _ in range(count - 1)]], is_whole=True
-        )
-        for count in (2, 50)
+        path: call("call_list", [X, *[np.zeros(4) for _ in range(more)]], is_whole=True)
+        for path, more in {"call-list-2": 1, "call-list-50": 49}.items()
     }
     return calls(names, lambda x: x) | lists
 

@@ -166,6 +166,7 @@ FOLDERS = {
         ROOT / "crates/dlbridge/tests/it",
         ROOT / "crates/dlbridge/tests",
         ROOT / "crates/dlbridge-pyo3/tests",
+        ROOT / "fuzz/tests",
     ],
 }
 ROWS = [line for line in FRAMEWORKS.read_text().splitlines() if line.startswith("| ")]
