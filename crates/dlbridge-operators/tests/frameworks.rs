@@ -44,7 +44,7 @@ operator! {
 }
 
 operator! {
-    /// Fails as a function of PyTorch does for which there is no memory.
+    /// Fails with the text of PyTorch's allocator when it has no memory.
     fn lacks(_gradient: View<f32>, _x: View<f32>, _out: ViewMut<f32>) -> Result<(), &'static str>
     as "(...),(...)->(...)" {
         Err("CUDA out of memory. Tried to allocate 4.00 TiB.")

@@ -52,7 +52,7 @@ static KNOWN: Known<TensorObject> = Known::new();
 static FROZEN: Once = Once::new();
 
 thread_local! {
-    /// Whether this thread makes the class immutable. A finaliser that runs meanwhile may make an object.
+    /// Whether this thread is in `freeze_class`, where a finaliser may run that makes an object.
     static FREEZES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -159,9 +159,7 @@ impl TensorObject {
 
     #[cold]
     fn into_first(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
-        if !FROZEN.is_completed() {
-            freeze_class(py)?;
-        }
+        freeze_class(py)?;
         let made = Bound::new(py, self)?;
         KNOWN.look(&made);
         Ok(made)

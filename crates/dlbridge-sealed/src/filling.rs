@@ -349,7 +349,7 @@ pub fn seal<'a, N: Into<String>>(
 /// # Errors
 ///
 /// Those of [`Archive::open`](dlbridge::safetensors_0_8::Archive::open),
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a file that becomes shorter meanwhile, and those of
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a file that is cut off while it is read, and those of
 /// [`Builder::allocate`].
 pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {
     let path = path.as_ref();

@@ -263,7 +263,7 @@ pub(crate) fn has_driver() -> bool {
     Driver::get().is_ok()
 }
 
-/// Whether no work of CUDA can be queued: there is no driver.
+/// Whether no work can be queued on a CUDA device, because there is no driver.
 pub(crate) fn has_no_work() -> bool {
     !has_driver()
 }

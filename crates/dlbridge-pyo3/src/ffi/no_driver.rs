@@ -28,7 +28,7 @@ pub(crate) fn has_driver() -> bool {
     false
 }
 
-/// Whether no work of CUDA can be queued: other libraries may have a driver.
+/// Whether no work can be queued on a CUDA device. Not known here: other libraries may have a driver.
 pub(crate) fn has_no_work() -> bool {
     false
 }

@@ -127,7 +127,7 @@ fn copy_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     own_shape(object, copy, chunks.are_of_table()).map(Some)
 }
 
-/// Calls the method. `None` if there is no such method, or if it needs a package that is not installed
+/// Calls `__arrow_c_stream__`. `None` if the object does not have it, or if it needs a package that is not installed
 /// (pandas needs pyarrow).
 fn open_stream(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Chunks>> {
     let py = object.py();

@@ -177,7 +177,7 @@ mod not_an_argument {
 }
 
 mod by_analogy {
-    //! An argument is no array: its view has the elements. Rows to write may overlap, so there is a `Result` of them.
+    //! The methods of an array are on the argument's view. `rows_mut` returns a `Result`, because rows may overlap.
 
     use dlbridge_pyo3::{PyTensorMut, PyTensorOf};
 

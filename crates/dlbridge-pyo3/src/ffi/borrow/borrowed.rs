@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub(crate) struct Borrowed {
     /// The number of the borrow, with `WRITES` if it is one to write; or `NONE`.
     borrow: usize,
-    /// Maybe in a space.
+    /// Its descriptor may be in a space.
     tensor: Tensor,
 }
 

@@ -156,7 +156,7 @@ impl List {
         segment.fill(used, bytes, kind)
     }
 
-    /// Whether a slot beside `mine` has a borrow that may be of some of the bytes.
+    /// Whether a slot other than `mine` may have a borrow of some of `bytes`.
     #[inline(always)]
     pub(super) fn may_have(&'static self, bytes: &Bytes, mine: *const Slot) -> bool {
         let is_other = |slot: &Slot| !slot.is_free() && !ptr::eq(slot, mine);

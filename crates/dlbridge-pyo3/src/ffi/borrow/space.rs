@@ -1,5 +1,5 @@
-//! `Space`: the descriptor of an argument in the call's own frame, so that it needs no header: an allocation that its thread
-//! uses again. Kept or given away, the argument becomes a tensor with a header.
+//! `Space`: the descriptor of an argument, in an allocation that its thread uses again, so that the argument needs no
+//! header. A header is made when Rust keeps the tensor or Python gets it.
 //! Invariant: a space belongs to the tensor that was made of it, or is unused in the list of one thread.
 
 use std::cell::Cell;

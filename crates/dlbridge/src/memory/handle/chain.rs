@@ -105,8 +105,8 @@ impl Handle {
         Some(unsafe { end.another() })
     }
 
-    /// The header of an export of this library, even if it left Rust and came back, and whether that was
-    /// lent.
+    /// The header of an export of this library, also of one that left Rust and came back, and whether what came back is its
+    /// lent descriptor.
     fn own_header(&self) -> Option<(NonNull<Header>, bool)> {
         match self.origin() {
             Origin::Header => Some((self.managed(), false)),

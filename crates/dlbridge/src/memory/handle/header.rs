@@ -448,7 +448,7 @@ pub(super) struct Lent {
 /// The highest rank of a descriptor that is lent.
 pub(super) const LENT_RANK: usize = 4;
 
-/// The place of [`Header::lent`].
+/// The offset of [`Header::lent`].
 pub(super) const LENT_AT: usize = std::mem::offset_of!(Header, lent);
 
 /// The deleters of what `export::lend` exports: a static, as those of all exports are.
