@@ -8,9 +8,8 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use dlbridge::Tensor;
-use dlbridge::safetensors_0_8::Archive;
-use dlbridge::safetensors_0_8::file::FileError;
 use dlbridge_pyo3::{Error, PyTensor, Result};
+use dlbridge_sealed::safetensors_0_8::{self, Archive, FileError};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -76,7 +75,7 @@ pub(crate) fn save_safetensors(
     let texts = texts.map(|item| item.extract::<(String, String)>());
     let texts = texts.collect::<PyResult<Metadata>>()?;
     let named: Vec<(&str, &Tensor)> = arrays.iter().map(|(name, x)| (&**name, &**x)).collect();
-    let save = || dlbridge::safetensors_0_8::save(path, named, &texts, fsync);
+    let save = || safetensors_0_8::save(path, named, &texts, fsync);
     py.detach(save).map_err(exception)
 }
 

@@ -12,7 +12,7 @@ use crate::workspace::{self, Member};
 use crate::{guide, house, package, shell};
 
 /// Crates that take most of the time of all adapters' crates.
-const LARGE: [&str; 7] = ["arrow", "burn", "candle", "faer", "image", "nalgebra", "safetensors"];
+const LARGE: [&str; 6] = ["arrow", "burn", "candle", "faer", "image", "nalgebra"];
 
 /// Which adapters the oldest Rust checks.
 #[derive(Clone, Copy, PartialEq)]

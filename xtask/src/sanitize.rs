@@ -144,14 +144,11 @@ fn miri(sh: &Shell, limit: Duration) -> Result<()> {
     let features = workspace::main_crate()?.features();
     // Modules of tests begin with the name of the adapted crate.
     let adapters: Vec<_> = features.iter().filter_map(|name| name.split('-').next()).collect();
+    let words = "--package dlbridge --package dlbridge-sealed --all-features --test it";
     let programs = [
         ("the core", format!("--package dlbridge --lib --tests --features {CORE_FEATURES}"), ""),
         ("the C library", CAPI.to_owned(), " -Zmiri-many-seeds=0..16"),
-        (
-            "the adapters",
-            format!("--package dlbridge --all-features --test it -- {}", adapters.join(" ")),
-            "",
-        ),
+        ("the adapters", format!("{words} -- {} safetensors", adapters.join(" ")), ""),
     ];
     let (seconds, mut unfinished) = ((limit / 3).as_secs().to_string(), Vec::new());
     for (name, words, schedules) in programs {

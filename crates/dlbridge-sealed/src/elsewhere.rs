@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dlbridge::safetensors_0_8::header::Entry;
+use crate::safetensors_0_8::header::Entry;
 use dlbridge::{DType, Error, Tensor};
 
 use crate::refused;

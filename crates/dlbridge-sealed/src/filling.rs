@@ -7,8 +7,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use dlbridge::safetensors_0_8::file::{self, FileError};
-use dlbridge::safetensors_0_8::little_endian;
+use crate::safetensors_0_8::file::{self, FileError};
+use crate::safetensors_0_8::little_endian;
 use dlbridge::{DType, Error, Tensor};
 
 use crate::header::{Contents, Entry, plan};
@@ -348,7 +348,7 @@ pub fn seal<'a, N: Into<String>>(
 ///
 /// # Errors
 ///
-/// Those of [`Archive::open`](dlbridge::safetensors_0_8::Archive::open),
+/// Those of [`Archive::open`](crate::safetensors_0_8::Archive::open),
 /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a file that is cut off while it is read, and those of
 /// [`Builder::allocate`].
 pub fn seal_file(path: impl AsRef<Path>) -> io::Result<SealedTensors> {

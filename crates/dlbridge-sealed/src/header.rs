@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use dlbridge::safetensors_0_8::header::{self, SIZE, check_length};
-use dlbridge::safetensors_0_8::little_endian;
+use crate::safetensors_0_8::header::{self, SIZE, check_length};
+use crate::safetensors_0_8::{dtype_name, little_endian};
 use dlbridge::{DType, DescriptorError, Error, ShapeField};
 use safetensors::tensor::Dtype;
 
-pub(crate) use dlbridge::safetensors_0_8::header::{Contents, Entry};
+pub(crate) use crate::safetensors_0_8::header::{Contents, Entry};
 
 use crate::{ALIGN, refused};
 
@@ -50,7 +50,7 @@ pub(crate) fn plan(
         }
         end = range.end;
         let is_of_format = header::size(dtype, &shape).as_ref() == Ok(&size);
-        let stored = Dtype::try_from(dtype).ok().filter(|_| is_of_format);
+        let stored = dtype_name(dtype).ok().filter(|_| is_of_format);
         if stored.is_none() || name.starts_with(PADDING) {
             words.insert(format!("{TYPED}{name}"), typed(dtype, &shape));
         }

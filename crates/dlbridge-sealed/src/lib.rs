@@ -1,5 +1,5 @@
 //! Tensors that other processes of the machine read without a copy (Linux): kept in sealed memory files, or sent through
-//! a channel.
+//! a channel. And tensors of [safetensors files](safetensors_0_8), on every system.
 //!
 //! A [`Builder`] declares tensors and allocates them in a memory file (memfd) without a name. They
 //! are filled in place, then sealed: the kernel refuses every change of the file from then on, in
@@ -10,6 +10,8 @@
 //! | values to compute | a sealed file into which they are written | [`Builder`], [`Filling::seal`] |
 //! | a tensor, some tensors | a sealed copy | [`SealedTensors::try_from`], [`seal`] |
 //! | a safetensors file | a sealed copy | [`seal_file`] |
+//! | a safetensors file | its tensors, mapped or read | [`Archive`](safetensors_0_8::Archive) |
+//! | tensors | a safetensors file | [`save`](safetensors_0_8::save()) |
 //! | sealed tensors, a Unix socket | them in another process | `SealedTensors::send`, `receive` |
 //! | sealed tensors, any other message | bytes that open them in another process | `SealedTensors::handle`, `open_handle` |
 //! | sealed tensors | their descriptor | `as_fd`, `OwnedFd::from` |
@@ -54,7 +56,7 @@
 //! and on a big-endian machine all that are wider than a byte, are bytes to such a reader.
 //! `SAFETY.md` of the repository explains why sealed memory is [`Frozen`](dlbridge::Access::Frozen), even from an
 //! untrusted sender.
-//! On systems other than Linux, every call is an error.
+//! On systems other than Linux, every call is an error but those of [`safetensors_0_8`].
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
@@ -74,6 +76,7 @@ mod fork;
 mod handle;
 #[cfg_attr(not(unix), allow(dead_code))]
 mod header;
+pub mod safetensors_0_8;
 mod sealed;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod serve;

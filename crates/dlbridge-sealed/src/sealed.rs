@@ -2,7 +2,6 @@
 //! Invariant: the header is read from the mapping after the seals were checked.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use dlbridge::{Error, Tensor};
 
 use crate::header::{Contents, Entry};
 use crate::memfd::{Map, SealedFile};
+use crate::safetensors_0_8::Part;
 
 /// Named tensors in a sealed memory file, which no process can change.
 ///
@@ -51,7 +51,7 @@ impl SealedTensors {
     /// [`UnknownName`](Error::UnknownName).
     pub fn tensor(&self, name: &str) -> Result<Tensor, Error> {
         let entry = &self.contents.entries[self.contents.find(name)?];
-        let owner = Mapped { map: Arc::clone(&self.map), range: entry.range.clone() };
+        let owner = Part { owner: Arc::clone(&self.map), range: entry.range.clone() };
         Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build_read_only::<u8>()
     }
 
@@ -146,18 +146,6 @@ impl AsFd for SealedTensors {
 impl From<SealedTensors> for OwnedFd {
     fn from(sealed: SealedTensors) -> Self {
         sealed.file.into_fd()
-    }
-}
-
-/// Bytes of a mapping that is only read.
-struct Mapped {
-    map: Arc<Map>,
-    range: Range<usize>,
-}
-
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.map[self.range.clone()]
     }
 }
 

@@ -42,10 +42,10 @@
 //!
 //! Features add conversions for other crates, each named with the version that it supports:
 //! `arrow-58`, `arrow-59`, `arrow-60`, `burn-0_22`, `burn-flex-0_22`, `bytes-1`, `candle-core-0_11`,
-//! `cudarc-0_19`, `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_15`, `ndarray-0_16`, `ndarray-0_17`, `safetensors-0_8`,
+//! `cudarc-0_19`, `faer-0_24`, `image-0_25`, `nalgebra-0_35`, `ndarray-0_15`, `ndarray-0_16`, `ndarray-0_17`,
 //! and element types: `float4-0_2`, `float8-0_7`, `half-2`, `microfloat-0_1`, `num-complex-0_4`.
-//! `rayon` computes on many threads. The crate `dlbridge-sealed` shares tensors with other processes,
-//! `dlbridge-testing` has the suites that test conversions.
+//! `rayon` computes on many threads. The crate `dlbridge-sealed` shares tensors with other processes, and reads and writes
+//! safetensors files; `dlbridge-testing` has the suites that test conversions.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // First, so that the page of `Tensor` opens with its own methods.

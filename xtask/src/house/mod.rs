@@ -1,9 +1,10 @@
 //! The rules of the house that no other tool checks. What no file may contain is in `rules`, those for
-//! SAFETY notes in `notes`, those for what pages name in `names`, the order of rooms in `rooms`, the checklist for a new dtype in
+//! SAFETY notes in `notes`, those for what pages name in `names`, the order of rooms in `rooms`, what neighbours use in `neighbours`, the checklist for a new dtype in
 //! `dtypes`.
 
 mod dtypes;
 mod names;
+mod neighbours;
 mod notes;
 mod rooms;
 mod rules;
@@ -33,6 +34,7 @@ pub(crate) fn check() -> Result<()> {
     let listed = notes::listed(&read(SAFETY).unwrap_or_default());
     let (mut findings, mut cited) = (rules::check()?, Vec::new());
     findings.extend(dtypes::check(&texts));
+    findings.extend(neighbours::check(&texts));
     findings.extend(rooms::check(&texts));
     for (name, text) in &texts {
         if name.ends_with(".md") {

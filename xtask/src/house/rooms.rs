@@ -16,7 +16,7 @@ const ROOMS: [(&str, &str); 7] = [
     ),
     (
         "crates/dlbridge-sealed",
-        "wait elsewhere fork check memfd header socket serve sealed handle filling channel",
+        "wait safetensors_0_8 elsewhere fork check memfd header socket serve sealed handle filling channel",
     ),
     (
         "crates/dlbridge-operators",
@@ -74,16 +74,19 @@ fn room(path: &str) -> Option<&str> {
 
 /// The names that the root of a crate re-exports, each with its room.
 fn exported(root: &str) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for path in root.split("\npub use ").skip(1) {
-        let path = path.split(';').next().unwrap_or_default();
-        let list = path.split_once('{').map_or(path, |(_, list)| list.trim_end_matches('}'));
-        for name in list.split(',') {
-            let name = name.trim().rsplit([':', ' ']).next().unwrap_or_default();
-            names.insert(name.to_owned(), first(path));
-        }
+        found.extend(names(path).into_iter().map(|name| (name, first(path))));
     }
-    names
+    found
+}
+
+/// The names that a path with a list in braces brings, up to its `;`.
+pub(super) fn names(path: &str) -> Vec<String> {
+    let path = path.split(';').next().unwrap_or_default();
+    let list = path.split_once('{').map_or(path, |(_, list)| list.trim_end_matches('}'));
+    let name = |name: &str| name.trim().rsplit([':', ' ']).next().unwrap_or_default().to_owned();
+    list.split(',').map(name).filter(|name| !name.is_empty()).collect()
 }
 
 /// The first segments of the paths in the crate that a source names, outside of comments and its tests.
@@ -112,7 +115,7 @@ fn used(text: &str) -> BTreeSet<String> {
     used
 }
 
-fn first(path: &str) -> String {
+pub(super) fn first(path: &str) -> String {
     path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use dlbridge::safetensors_0_8::save;
 use dlbridge::{Access, DType, DescriptorError, Error, Tensor};
+use dlbridge_sealed::safetensors_0_8::save;
 use dlbridge_sealed::{Builder, Opens, SealedTensors, open_handle, seal, seal_file};
 use dlbridge_testing::conformance::{self, Expected};
 use rustix::fs::{SealFlags, fcntl_get_seals};

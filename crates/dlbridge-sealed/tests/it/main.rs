@@ -1,19 +1,22 @@
-//! The tests of the crate, in one program. Those of several processes are beside it.
-#![cfg(not(miri))]
+//! The tests of the crate, in one program. Those of several processes are beside it. Miri has no memory files.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod attacks;
-#[cfg(target_os = "linux")]
+#[cfg(target_endian = "big")]
+mod big_endian;
+#[cfg(all(target_os = "linux", not(miri)))]
 mod channel;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod channel_ends;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod channel_hostile;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod elsewhere;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod files;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod handles;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod hostile;
+#[cfg(target_endian = "little")]
+mod safetensors_0_8;

@@ -23,7 +23,7 @@ use super::arrow::schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYP
 use super::arrow::schema::{DataType, Field};
 use crate::adapters::memory::{borrow, export_frozen};
 use crate::layout::{contiguous_strides, extent};
-use crate::memory::owner::{OtherWriters, export_slice};
+use crate::memory::owner::export_slice;
 use crate::{DType, DescriptorError, Element, Error, Plain, Tensor, TensorRef};
 
 /// A buffer becomes a read-only tensor of bytes, without a copy. [`Tensor::builder`] gives its
@@ -241,7 +241,7 @@ impl Values {
         let builder = Tensor::builder(self.buffer).dtype(self.dtype);
         builder.shape(shape).strides(strides).place(|buffer, placement| {
             // Before 60, a buffer is no `AsRef`.
-            export_slice(buffer, placement, OtherWriters::None, Buffer::as_slice)
+            export_slice(buffer, placement, Buffer::as_slice)
         })
     }
 }

@@ -34,9 +34,7 @@ use image::{DynamicImage, ImageBuffer, Pixel};
 
 use crate::layout::{Placement, contiguous_strides};
 use crate::memory::descriptor::Borrowed;
-use crate::memory::owner::{
-    OtherWriters, borrow_mut_within, borrow_within, export_slice, export_slice_mut,
-};
+use crate::memory::owner::{borrow_mut_within, borrow_within, export_slice, export_slice_mut};
 use crate::{
     Element, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
     TensorSliceMut, View,
@@ -85,7 +83,7 @@ where
 {
     fn from(image: Arc<ImageBuffer<P, C>>) -> Self {
         let place = Place::of(&image);
-        let handle = export_slice(image, &place.placement(), OtherWriters::None, |image| image);
+        let handle = export_slice(image, &place.placement(), |image| image);
         Self(handle.expect(FITS))
     }
 }

@@ -381,8 +381,6 @@ pub mod num_complex_0_4 {
     //! # Ok::<(), dlbridge::Error>(())
     //! ```
 }
-#[cfg(feature = "safetensors-0_8")]
-pub mod safetensors_0_8;
 mod std_owners;
 mod std_owners_memory;
 

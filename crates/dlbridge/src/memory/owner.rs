@@ -104,7 +104,7 @@ where
     O: AsRef<[T]> + Send + 'static,
     T: Element,
 {
-    export_slice(owner, placement, OtherWriters::None, O::as_ref)
+    export_slice(owner, placement, O::as_ref)
 }
 
 /// Exports memory that `borrow` borrows mutably from the owner.
@@ -126,34 +126,19 @@ where
     }
 }
 
-/// Whether code outside of Rust may write memory that an owner borrows as `&[T]`.
-#[derive(Clone, Copy)]
-pub(crate) enum OtherWriters {
-    /// As the language requires.
-    None,
-    /// The memory of a mapped file, which another program may write.
-    #[cfg_attr(not(feature = "safetensors-0_8"), expect(dead_code, reason = "for the adapters"))]
-    Possible,
-}
-
 /// Exports memory that `borrow` borrows from the owner, read-only.
 pub(crate) fn export_slice<O, T>(
     owner: O,
     placement: &Placement<'_>,
-    writers: OtherWriters,
     borrow: impl FnOnce(&O) -> &[T],
 ) -> Result<Handle, Error>
 where
     O: Send + 'static,
     T: Element,
 {
-    let access = match writers {
-        OtherWriters::None => Access::Frozen,
-        OtherWriters::Possible => Access::Shared,
-    };
-    // SAFETY: a slice that the owner borrows; another program may write a mapped file (R4).
+    // SAFETY: a slice that the owner borrows (R4).
     unsafe {
-        export_within(owner, placement, Flags::READ_ONLY, access, |owner| {
+        export_within(owner, placement, Flags::READ_ONLY, Access::Frozen, |owner| {
             let slice = borrow(owner);
             (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
         })

@@ -119,8 +119,6 @@ mod parts;
 mod protocol;
 mod releases;
 mod rows;
-#[cfg(all(feature = "safetensors-0_8", target_endian = "little"))]
-mod safetensors_0_8;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;

@@ -35,19 +35,6 @@ mod cells_outlive_tensor {
     }
 }
 
-mod file_view_outlives_tensor {
-    //! What is to be written to a file is borrowed from its tensor.
-
-    use safetensors::tensor::TensorView;
-
-    fn main() {
-        let tensor = dlbridge::Tensor::from(vec![1.0_f64, 2.0]);
-        let view = TensorView::try_from(&tensor).unwrap();
-        drop(tensor); //~ E0505
-        println!("{:?}", view.shape());
-    }
-}
-
 mod image_outlives_tensor {
     //! An image over a tensor's memory is borrowed from it, and so is a tensor over an image's.
 

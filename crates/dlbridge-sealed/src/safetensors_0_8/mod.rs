@@ -1,14 +1,11 @@
 //! `safetensors` 0.8: the tensors of a file without a copy, and files of tensors.
-//! Feature `safetensors-0_8`.
 //!
 //! [`Archive`] returns the tensors of a file, read-only, in the memory of the file, which each tensor
-//! keeps alive. [`save()`] writes a file. A contiguous tensor becomes a `TensorView`, by [`view_as`](Tensor::view_as), for
-//! the crate's own functions.
+//! keeps alive. [`save()`] writes a file. [`view`] makes a `TensorView` of a contiguous tensor, for the functions of
+//! `safetensors`. On every system.
 
-#[doc(hidden)]
-pub mod file;
-#[doc(hidden)]
-pub mod header;
+pub(crate) mod file;
+pub(crate) mod header;
 mod memory;
 mod save;
 
@@ -19,18 +16,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use safetensors::tensor::{Dtype, SafeTensorError, TensorView};
+use dlbridge::{DType, DescriptorError, Error, Flags, Tensor, TensorSlice};
+use safetensors::tensor::{Dtype, TensorView};
 
+pub use self::file::FileError;
 pub use self::memory::MappedFile;
 pub use self::save::save;
 
-use self::header::Contents;
-use crate::layout::Placement;
-use crate::layout::contiguous_strides;
-use crate::memory::buffer::Buffer;
-use crate::memory::owner::{OtherWriters, export_slice};
-use crate::memory::{Checked, Handle};
-use crate::{DType, DescriptorError, Error, Flags, Tensor, TensorMut, TensorRef, TensorSlice};
+use self::header::{Contents, Entry};
 
 /// The names of types in a file, and their dtypes. The format's `F8_E4M3` is the finite one.
 const DTYPES: [(Dtype, DType); 22] = [
@@ -65,21 +58,20 @@ const DTYPES: [(Dtype, DType); 22] = [
 ///
 /// | the file is | make it by | class of its tensors |
 /// | --- | --- | --- |
-/// | on disk, to be mapped | [`Archive::open`], also for sharded models | [`Shared`](crate::Access::Shared) |
-/// | on disk, to be read | [`Archive::read`], into new memory | [`Frozen`](crate::Access::Frozen) |
-/// | in memory | [`Archive::new`] | [`Frozen`](crate::Access::Frozen) |
-/// | mapped by the caller | [`Archive::mapped`] | [`Shared`](crate::Access::Shared) |
+/// | on disk, to be mapped | [`Archive::open`], also for sharded models | [`Shared`](dlbridge::Access::Shared) |
+/// | on disk, to be read | [`Archive::read`], into new memory | [`Frozen`](dlbridge::Access::Frozen) |
+/// | in memory | [`Archive::new`] | [`Frozen`](dlbridge::Access::Frozen) |
+/// | mapped by the caller | [`Archive::mapped`] | [`Shared`](dlbridge::Access::Shared) |
 ///
-/// A tensor may have a misaligned address: a [`View`](crate::View) reads it, a slice of it is an error
+/// A tensor may have a misaligned address: a [`View`](dlbridge::View) reads it, a slice of it is an error
 /// ([`Error::Misaligned`]).
 ///
 /// ```
-/// use dlbridge::safetensors_0_8::Archive;
-/// use dlbridge::{Tensor, TensorRef};
-/// use safetensors::tensor::TensorView;
+/// use dlbridge::Tensor;
+/// use dlbridge_sealed::safetensors_0_8::{Archive, view};
 ///
 /// let weights = Tensor::from(vec![1.0_f32, 2.0, 3.0]);
-/// let file = safetensors::serialize([("weights", TensorView::try_from(&weights)?)], None)?;
+/// let file = safetensors::serialize([("weights", view(&weights)?)], None)?;
 ///
 /// let archive = Archive::new(file)?;
 /// let tensor = archive.tensor("weights")?;
@@ -93,8 +85,8 @@ pub struct Archive<O> {
     export: Export<O>,
 }
 
-/// Makes a tensor over bytes of an owner's memory.
-type Export<O> = fn(Arc<O>, &Placement<'_>, Range<usize>, Flags) -> Result<Handle, Error>;
+/// Makes a tensor of an entry over the memory of its file.
+type Export<O> = fn(Arc<O>, &Entry, Flags) -> Result<Tensor, Error>;
 
 impl<O> fmt::Debug for Archive<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,11 +101,11 @@ impl Archive<MappedFile> {
     /// elements are read from the disk where they are first touched.
     ///
     /// Any process can write to a file, and a process that makes it shorter ends those that touch the pages that are gone
-    /// (`SIGBUS`). So its tensors are [`Shared`](crate::Access::Shared). A file that is replaced (renamed over, removed)
-    /// keeps its values. `dlbridge_sealed::seal_file` makes a copy that nobody can change.
+    /// (`SIGBUS`). So its tensors are [`Shared`](dlbridge::Access::Shared). A file that is replaced (renamed over, removed)
+    /// keeps its values. [`seal_file`](crate::seal_file) makes a copy that nobody can change.
     ///
     /// ```no_run
-    /// use dlbridge::safetensors_0_8::Archive;
+    /// use dlbridge_sealed::safetensors_0_8::Archive;
     ///
     /// let archive = Archive::open("model.safetensors")?;
     /// for name in archive.names() {
@@ -124,7 +116,7 @@ impl Archive<MappedFile> {
     ///
     /// # Errors
     ///
-    /// Those of the system, with the file's name, and [`InvalidData`](io::ErrorKind::InvalidData) for anything but a regular
+    /// A [`FileError`] in each: those of the system, and [`InvalidData`](io::ErrorKind::InvalidData) for anything but a regular
     /// file of the format: a header or an index above 100 MB, sizes that do not fit, a name twice. In an index: a shard or a tensor that
     /// is missing, and a shard in another folder.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
@@ -164,14 +156,10 @@ impl Archive<TensorSlice<u8>> {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let refused = |error: io::Error| refused("file", error.to_string());
         let (mut file, size) = file::regular(path.as_ref()).map_err(refused)?;
-        let shape =
-            [i64::try_from(size)
-                .map_err(|_| DescriptorError::SizeOverflow { what: "byte size" })?];
-        let bytes = Tensor::in_buffer(DType::U8, &shape, Flags::NONE, |size| {
-            let mut buffer = Buffer::zeroed(size)?;
-            file.read_exact(buffer.as_mut()).map_err(refused)?;
-            Ok(buffer)
-        })?;
+        let size =
+            i64::try_from(size).map_err(|_| DescriptorError::SizeOverflow { what: "byte size" })?;
+        let mut bytes = Tensor::zeros(DType::U8, &[size])?;
+        file.read_exact(bytes.as_bytes_mut()?).map_err(refused)?;
         Self::new(bytes.into_bytes()?)
     }
 }
@@ -184,8 +172,9 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// [`Refused`](Error::Refused) for anything but a file of the format.
     pub fn new(owner: O) -> Result<Self, Error> {
-        Self::parse(owner, |owner, placement, range, _| {
-            export_slice(owner, placement, OtherWriters::None, |owner| bytes(owner, range))
+        Self::parse(owner, |owner, entry, _| {
+            let owner = Part { owner, range: entry.range.clone() };
+            Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape).build_read_only::<u8>()
         })
     }
 
@@ -193,7 +182,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     /// its tensors are read by value only.
     ///
     /// ```no_run
-    /// use dlbridge::safetensors_0_8::Archive;
+    /// use dlbridge_sealed::safetensors_0_8::Archive;
     /// use memmap2::Mmap;
     ///
     /// let file = std::fs::File::open("model.safetensors")?;
@@ -209,9 +198,7 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     ///
     /// [`Refused`](Error::Refused) for anything but a file of the format.
     pub fn mapped(owner: O) -> Result<Self, Error> {
-        Self::parse(owner, |owner, placement, range, _| {
-            export_slice(owner, placement, OtherWriters::Possible, |owner| bytes(owner, range))
-        })
+        Self::parse(owner, memory::shared)
     }
 
     fn parse(owner: O, export: Export<O>) -> Result<Self, Error> {
@@ -220,9 +207,16 @@ impl<O: AsRef<[u8]> + Send + Sync + 'static> Archive<O> {
     }
 }
 
-/// Bytes of an owner; none if it returns fewer bytes than before, which rejects the shape.
-fn bytes<O: AsRef<[u8]>>(owner: &Arc<O>, range: Range<usize>) -> &[u8] {
-    O::as_ref(owner).get(range).unwrap_or_default()
+/// Some bytes of an owner; none if it returns fewer bytes than before, which rejects the shape.
+pub(crate) struct Part<O> {
+    pub(crate) owner: Arc<O>,
+    pub(crate) range: Range<usize>,
+}
+
+impl<O: AsRef<[u8]>> AsRef<[u8]> for Part<O> {
+    fn as_ref(&self) -> &[u8] {
+        O::as_ref(&self.owner).get(self.range.clone()).unwrap_or_default()
+    }
 }
 
 impl<O> Archive<O> {
@@ -256,49 +250,21 @@ impl<O> Archive<O> {
 
     fn one(&self, name: &str, flags: Flags) -> Result<Tensor, Error> {
         let entry = &self.contents.entries[self.contents.find(name)?];
-        let (dtype, shape) = (little_endian(entry.dtype)?, &entry.shape);
-        let mut strides = vec![0; shape.len()];
-        contiguous_strides(shape, &mut strides);
-        let placement = Placement::new(dtype, shape, &strides, 0, Flags::NONE)?;
-        let owner = Arc::clone(&self.owners[entry.file]);
-        (self.export)(owner, &placement, entry.range.clone(), flags).map(Tensor)
-    }
-}
-
-/// The type of the elements of a file's tensor.
-///
-/// # Errors
-///
-/// [`Refused`](Error::Refused) for a type that DLPack has no name for, and for numbers of several bytes
-/// on a big-endian machine.
-impl TryFrom<Dtype> for DType {
-    type Error = Error;
-
-    fn try_from(dtype: Dtype) -> Result<Self, Error> {
-        little_endian(header::dtype_of(dtype).map_err(|reason| refused(FORMAT, reason))?)
+        little_endian(entry.dtype)?;
+        (self.export)(Arc::clone(&self.owners[entry.file]), entry, flags)
     }
 }
 
 /// The name of a type of elements in a file.
-///
-/// # Errors
-///
-/// [`Refused`](Error::Refused) for a type that the format has no name for, and for numbers of several
-/// bytes on a big-endian machine.
-impl TryFrom<DType> for Dtype {
-    type Error = Error;
-
-    fn try_from(dtype: DType) -> Result<Self, Error> {
-        little_endian(dtype)?;
-        let found = DTYPES.iter().find(|(_, ours)| *ours == dtype);
-        let &(theirs, _) = found.ok_or_else(|| refused(FORMAT, format!("no type for {dtype}")))?;
-        Ok(theirs)
-    }
+pub(crate) fn dtype_name(dtype: DType) -> Result<Dtype, Error> {
+    little_endian(dtype)?;
+    let found = DTYPES.iter().find(|(_, ours)| *ours == dtype);
+    let &(theirs, _) = found.ok_or_else(|| refused(FORMAT, format!("no type for {dtype}")))?;
+    Ok(theirs)
 }
 
 /// The format stores numbers in little-endian order.
-#[doc(hidden)]
-pub fn little_endian(dtype: DType) -> Result<DType, Error> {
+pub(crate) fn little_endian(dtype: DType) -> Result<DType, Error> {
     if cfg!(target_endian = "big") && dtype.bits > 8 {
         let found =
             format!("expected little-endian elements, found {dtype} of a big-endian machine");
@@ -314,18 +280,15 @@ fn refused(by: &'static str, reason: String) -> Error {
     Error::Refused { by, reason }
 }
 
-fn format(error: SafeTensorError) -> Error {
-    refused(FORMAT, error.to_string())
+/// Borrows a tensor for the functions of `safetensors`.
+///
+/// # Errors
+///
+/// [`Refused`](Error::Refused) for a type that the format lacks, and those of [`as_bytes`](Tensor::as_bytes): copy a tensor
+/// that is not contiguous, or that other code may write, with `to_contiguous` first.
+pub fn view(tensor: &Tensor) -> Result<TensorView<'_>, Error> {
+    let dtype = dtype_name(tensor.dtype())?;
+    let shape = tensor.shape().iter().map(|&extent| extent as usize).collect();
+    TensorView::new(dtype, shape, tensor.as_bytes()?)
+        .map_err(|error| refused(FORMAT, error.to_string()))
 }
-
-/// Borrows a tensor for writing a file. The format has no name for some types. Copy a tensor that is not
-/// contiguous, or that other code may write, with `to_contiguous` first.
-fn view(checked: Checked<'_>) -> Result<TensorView<'_>, Error> {
-    let dtype = Dtype::try_from(checked.dtype())?;
-    let shape = checked.shape().iter().map(|&extent| extent as usize).collect();
-    TensorView::new(dtype, shape, checked.bytes()?).map_err(format)
-}
-
-try_from!(['a] &'a Tensor => TensorView<'a>, tensor => view(tensor.checked()));
-try_from!(['a] &'a TensorRef<'_> => TensorView<'a>, tensor => view(tensor.checked()));
-try_from!(['a] &'a TensorMut<'_> => TensorView<'a>, tensor => view(tensor.checked()));

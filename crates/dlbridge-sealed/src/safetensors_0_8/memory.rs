@@ -4,15 +4,13 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
+use dlbridge::{Device, Error, Flags, Tensor};
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::layout::Placement;
-use crate::memory::owner::export_within;
-use crate::memory::{Checked, Handle};
-use crate::{Access, Error, Flags};
+use super::header::Entry;
+use super::{FORMAT, refused};
 
 /// A file on disk that [`Archive::open`](super::Archive::open) mapped: private pages, which are copied when they are
 /// written.
@@ -29,35 +27,59 @@ impl MappedFile {
     }
 
     /// A tensor over bytes of the file.
-    pub(super) fn export(
-        file: Arc<Self>,
-        placement: &Placement<'_>,
-        range: Range<usize>,
-        flags: Flags,
-    ) -> Result<Handle, Error> {
-        let end = file.0.len();
-        let size = range.end.min(end).saturating_sub(range.start);
-        // SAFETY: within the mapping (R2), which lives as long as its owner (R10). The kernel fills its pages
-        // from the file, and ends the process where the file has become shorter. The class is `Shared` (R4).
-        unsafe {
-            export_within(file, placement, flags, Access::Shared, |file| {
-                (file.0.as_mut_ptr().wrapping_add(range.start.min(end)), size)
-            })
-        }
+    pub(super) fn export(file: Arc<Self>, entry: &Entry, flags: Flags) -> Result<Tensor, Error> {
+        let memory = (file.0.as_mut_ptr(), file.0.len());
+        // SAFETY: the mapping, which lives as long as its owner (R10). The kernel fills its pages from the file, and ends
+        // the process where the file has become shorter.
+        unsafe { export(file, memory, entry, flags) }
     }
+}
+
+/// A tensor over bytes that an owner borrows, read-only, and that another program may write.
+pub(super) fn shared<O: AsRef<[u8]> + Send + Sync + 'static>(
+    owner: Arc<O>,
+    entry: &Entry,
+    _: Flags,
+) -> Result<Tensor, Error> {
+    let bytes = O::as_ref(&owner);
+    let memory = (bytes.as_ptr().cast_mut(), bytes.len());
+    // SAFETY: a slice that the owner borrows, who is at its final address and shared: each slice of it stays (R10).
+    unsafe { export(owner, memory, entry, Flags::READ_ONLY) }
+}
+
+/// A tensor of an entry within the memory of its file, of class `Shared`.
+///
+/// # Safety
+///
+/// The memory can be read, and written unless `flags` has `READ_ONLY`, while the owner lives.
+unsafe fn export<O: Send + 'static>(
+    owner: O,
+    (start, size): (*mut u8, usize),
+    entry: &Entry,
+    flags: Flags,
+) -> Result<Tensor, Error> {
+    let needed = entry.dtype.contiguous_nbytes(&entry.shape)?;
+    if entry.range.end > size || needed > entry.range.len() {
+        let reason = format!("expected {needed} bytes at {:?}, found {size}", entry.range);
+        return Err(refused(FORMAT, reason));
+    }
+    let builder = Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape);
+    let data = start.wrapping_add(entry.range.start).cast();
+    // SAFETY: within the memory (R2), as was compared. The class is `Shared` (R4).
+    unsafe { builder.build_raw(data, Device::CPU, flags) }
 }
 
 /// Writes the bytes of contiguous host tensors, by as few calls as possible.
 #[cfg(unix)]
-pub(super) fn write(file: &File, tensors: &[Checked<'_>]) -> io::Result<()> {
+pub(super) fn write(file: &File, tensors: &[&Tensor]) -> io::Result<()> {
     use std::os::fd::AsRawFd;
 
-    let part = |tensor: &Checked<'_>| {
-        tensor.check_host()?;
-        tensor.check_contiguous()?;
-        Ok(libc::iovec { iov_base: tensor.data().cast(), iov_len: tensor.nbytes() })
+    let part = |tensor: &&Tensor| {
+        let is_direct = tensor.device().is_host_accessible() && tensor.is_contiguous();
+        assert!(is_direct, "a contiguous tensor in host memory");
+        libc::iovec { iov_base: tensor.data_ptr(), iov_len: tensor.nbytes() }
     };
-    let mut parts = tensors.iter().map(part).collect::<Result<Vec<_>, Error>>()?;
+    let mut parts = tensors.iter().map(part).collect::<Vec<_>>();
     // The first part that is not written, and how much of it is.
     let (mut next, mut done) = (0, 0);
     loop {

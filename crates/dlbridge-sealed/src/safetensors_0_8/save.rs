@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dlbridge::{Error, Tensor};
 use safetensors::tensor::Dtype;
 
 use super::file::{FileError, check_regular};
-use super::header;
-use crate::Tensor;
+use super::{dtype_name, header};
 
 /// Where tensors begin, if their sizes allow it: what JAX needs to share memory.
 const ALIGN: usize = 64;
@@ -36,7 +36,7 @@ const ALIGN: usize = 64;
 /// use std::collections::BTreeMap;
 ///
 /// use dlbridge::Tensor;
-/// use dlbridge::safetensors_0_8::{Archive, save};
+/// use dlbridge_sealed::safetensors_0_8::{Archive, save};
 ///
 /// let path = std::env::temp_dir().join(format!("dlbridge-{}.safetensors", std::process::id()));
 /// save(&path, [("x", &Tensor::from(vec![1.0_f32, 2.0]))], &BTreeMap::new(), false)?;
@@ -50,7 +50,7 @@ const ALIGN: usize = 64;
 ///
 /// # Errors
 ///
-/// Those of the system. [`InvalidInput`](ErrorKind::InvalidInput), before anything is written, for a dtype that the
+/// A [`FileError`] in each: those of the system, and [`InvalidInput`](ErrorKind::InvalidInput), before anything is written, for a dtype that the
 /// format lacks, memory of a device, a name that is used twice or reserved (`__metadata__`), a header above 100 MB,
 /// and a path of anything but a regular file.
 pub fn save<'t, N: Into<String>>(
@@ -112,16 +112,18 @@ fn plan<'t>(
 
 /// The dtype of the format, for a tensor that can be written.
 fn writable(tensor: &Tensor) -> Result<Dtype, String> {
-    let checked = tensor.checked();
-    let dtype = Dtype::try_from(checked.dtype()).map_err(|error| error.to_string())?;
-    checked.check_host().map_err(|error| error.to_string())?;
-    if header::size(checked.dtype(), checked.shape())? != checked.nbytes() {
-        return Err(format!("expected packed {} elements, found a byte for each", checked.dtype()));
+    let (dtype, device) = (tensor.dtype(), tensor.device());
+    let name = dtype_name(dtype).map_err(|error| error.to_string())?;
+    if !device.is_host_accessible() {
+        return Err(Error::NotHostAccessible { device }.to_string());
     }
-    if checked.dtype().itemsize().is_none() {
-        checked.check_contiguous().map_err(|error| error.to_string())?;
+    if header::size(dtype, tensor.shape())? != tensor.nbytes() {
+        return Err(format!("expected packed {dtype} elements, found a byte for each"));
     }
-    Ok(dtype)
+    if dtype.itemsize().is_none() && !tensor.is_contiguous() {
+        return Err(Error::SubByte { padded: false, dtype }.to_string());
+    }
+    Ok(name)
 }
 
 fn write(
@@ -199,8 +201,7 @@ impl Temporary {
         for tensors in tensors.chunk_by(|a, b| is_direct(a) && is_direct(b)) {
             #[cfg(unix)]
             if is_direct(tensors[0]) {
-                let checked: Vec<_> = tensors.iter().map(|tensor| tensor.checked()).collect();
-                super::memory::write(&self.file, &checked)?;
+                super::memory::write(&self.file, tensors)?;
                 continue;
             }
             for tensor in tensors {

@@ -8,12 +8,18 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::common::{import, take_back};
-use dlbridge::safetensors_0_8::{Archive, save};
-use dlbridge::{Access, DType, Error, Flags, Parts, Tensor, TensorMut, TensorRef};
+use dlbridge::{Access, DType, Error, Flags, Parts, Tensor};
+use dlbridge_sealed::safetensors_0_8::{Archive, save, view};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
-use safetensors::tensor::{Dtype, TensorView};
+use safetensors::tensor::Dtype;
+
+/// Imports a descriptor of DLPack 1.x.
+#[allow(unsafe_code, reason = "importing a descriptor is unsafe by nature")]
+fn import(foreign: Foreign) -> Tensor {
+    // SAFETY: each test describes memory that is there, or does not read it.
+    unsafe { foreign.import() }.expect("legal")
+}
 
 /// A file: a header of this text, padded to a number of bytes that leaves the data at `odd` bytes
 /// from an address that is a multiple of 8, and the data.
@@ -137,19 +143,17 @@ fn every_type_has_its_name_in_both_worlds() {
         let tensor = archive.tensor("x").expect("a known type");
         assert_eq!((tensor.dtype(), tensor.shape()), (dtype, &[4][..]), "{name}");
         assert_eq!(tensor.as_bytes(), Ok(&data[..]), "{name}");
-        let again = safetensors::serialize([("x", view(&tensor))], None).expect("the same name");
+        let again =
+            safetensors::serialize([("x", view(&tensor).expect("a type of the format"))], None)
+                .expect("the same name");
         let again = Archive::new(again).expect("a file").tensor("x").expect("a known type");
         assert_eq!((again.dtype(), again.as_bytes()), (dtype, Ok(&data[..])), "{name}");
     }
     for dtype in [DType::FLOAT8_E4M3, DType::I128, DType::COMPLEX128, DType::F32.with_lanes(2)] {
         let tensor = Tensor::zeros(dtype, &[1]).expect("a byte size");
         let wanted = Error::Refused { by: "safetensors", reason: format!("no type for {dtype}") };
-        assert_eq!(TensorView::try_from(&tensor).map(|_| ()), Err(wanted));
+        assert_eq!(view(&tensor).map(|_| ()), Err(wanted));
     }
-}
-
-fn view(tensor: &Tensor) -> TensorView<'_> {
-    TensorView::try_from(tensor).expect("a type of the format")
 }
 
 #[test]
@@ -168,7 +172,10 @@ fn data_at_an_odd_address_is_read_and_never_borrowed() {
         assert_eq!(tensor.view::<f64>().expect("f64").to_vec(), values);
         assert_eq!(tensor.as_slice::<f64>(), Err(Error::Misaligned { address, align }));
         assert_eq!(tensor.to_contiguous().expect("host").as_slice::<f64>(), Ok(&values[..]));
-        assert_eq!(view(&tensor).data(), values.map(f64::to_le_bytes).concat());
+        assert_eq!(
+            view(&tensor).expect("contiguous").data(),
+            values.map(f64::to_le_bytes).concat()
+        );
     }
 }
 
@@ -307,10 +314,8 @@ fn what_is_saved_can_be_opened() {
     let before = std::fs::read(&path.0).expect("a file");
     for wrong in [
         zeros(DType::FLOAT4_E2M1FN, &[3]),
-        import(Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]).flags(Flags::SUBBYTE_PADDED))
-            .expect("legal"),
-        import(Foreign::new(&[2], &[1, 2]).device("cuda:0".parse().expect("a name")))
-            .expect("legal"),
+        import(Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]).flags(Flags::SUBBYTE_PADDED)),
+        import(Foreign::new(&[2], &[1, 2]).device("cuda:0".parse().expect("a name"))),
     ] {
         let error = save(&wrong).expect_err("no such file");
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
@@ -353,7 +358,7 @@ fn the_tensors_of_a_mapped_file_are_shared() {
     assert_eq!((tensor.access(), tensor.is_read_only()), (Access::Shared, true));
     assert_eq!(tensor.as_slice::<f32>(), Err(Error::SharedMemory));
     assert_eq!(tensor.view_mut::<f32>().map(|_| ()), Err(Error::SharedMemory));
-    assert_eq!(TensorView::try_from(&tensor).map(|_| ()), Err(Error::SharedMemory));
+    assert_eq!(view(&tensor).map(|_| ()), Err(Error::SharedMemory));
     assert_eq!(tensor.view::<f32>().expect("f32").to_vec(), values);
     // another process, or this one, writes to the file
     let patch = File::options().write(true).open(&path.0).expect("just made");
@@ -366,22 +371,17 @@ fn the_tensors_of_a_mapped_file_are_shared() {
 
 #[test]
 fn views_are_the_tensors_own_memory() {
-    let mut values = [1_u16, 2, 3, 4, 5, 6];
+    let values = [1_u16, 2, 3, 4, 5, 6];
     let tensor = Tensor::builder(values).shape(&[2, 3]).build::<u16>().expect("it fits");
-    let view = view(&tensor);
+    let view = view(&tensor).expect("contiguous");
     assert_eq!((view.dtype(), view.shape()), (Dtype::U16, &[2, 3][..]));
     assert_eq!(view.data().as_ptr(), tensor.data_ptr().cast_const().cast());
-    let data = values.as_ptr().cast();
-    let borrowed = TensorRef::from(&values[..]);
-    assert_eq!(TensorView::try_from(&borrowed).expect("frozen").data().as_ptr(), data);
-    let borrowed = TensorMut::from(&mut values[..]);
-    assert_eq!(TensorView::try_from(&borrowed).expect("exclusive").data().as_ptr(), data);
 }
 
 #[test]
 fn views_take_what_lies_side_by_side() {
     let refused = conformance::reader(|tensor| {
-        let view = TensorView::try_from(tensor)?;
+        let view = view(tensor)?;
         let shape: Vec<i64> = view.shape().iter().map(|&extent| extent as i64).collect();
         assert_eq!(shape, tensor.shape());
         let elements = view.data().chunks_exact(4);
@@ -398,21 +398,38 @@ fn views_take_what_lies_side_by_side() {
     let device = "cuda:0".parse().expect("a name");
     let foreign = Foreign::new(&[2], &[1, 2]).device(device).class(Access::Exclusive);
     let wanted = Error::NotHostAccessible { device };
-    let refused = TensorView::try_from(&import(foreign).expect("legal")).map(|_| ());
+    let refused = view(&import(foreign)).map(|_| ());
     assert_eq!(refused, Err(wanted));
     let padded = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[2], &[1, 2]);
     let padded = padded.flags(Flags::SUBBYTE_PADDED).class(Access::Exclusive);
-    match TensorView::try_from(&import(padded).expect("legal")) {
+    match view(&import(padded)) {
         Err(Error::Refused { by: "safetensors", .. }) => {}
         other => panic!("a byte for each is not what the format has: {other:?}"),
     };
 }
 
 #[test]
+#[allow(unsafe_code, reason = "importing a descriptor is unsafe by nature")]
 fn an_exported_tensor_of_a_file_stays_read_only() {
     let (bytes, values) = floats();
     let tensor = Archive::new(bytes).and_then(|file| file.tensor("x")).expect("a file");
-    let tensor = take_back(tensor.into_raw());
+    // SAFETY: just made, and owned by the test.
+    let tensor = unsafe { Tensor::from_raw(tensor.into_raw()) }.expect("an own export");
     assert!(tensor.is_read_only());
     assert_eq!(tensor.view::<f32>().expect("f32").to_vec(), values);
+}
+
+#[test]
+#[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
+fn a_file_that_names_a_huge_empty_shape_is_refused() {
+    let tensor = |shape: &str| {
+        let header = format!(r#"{{"x":{{"dtype":"U8","shape":{shape},"data_offsets":[0,0]}}}}"#);
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend(header.bytes());
+        let tensor = Archive::new(file)?.tensor("x")?;
+        Ok::<_, Error>(tensor.shape().to_vec())
+    };
+    assert_eq!(tensor("[0,4611686018427387904]"), Ok(vec![0, 1 << 62]));
+    assert!(tensor("[0,18446744073709551615]").is_err());
+    assert!(tensor("[0,4294967296,4294967296]").is_err());
 }

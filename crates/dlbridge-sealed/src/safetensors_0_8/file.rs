@@ -12,7 +12,7 @@ use super::header::{self, Contents, Entry, SIZE};
 /// How the name of the index of a sharded model ends.
 const INDEX: &str = ".index.json";
 
-/// The error of a file, with its name.
+/// The error of a file, with its name: the inner error of an [`io::Error`] of this module.
 #[derive(Debug)]
 pub struct FileError {
     /// The name of the file.
@@ -35,7 +35,7 @@ impl error::Error for FileError {
 
 impl FileError {
     /// Puts the name of a file before its error.
-    pub fn of(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    pub(crate) fn of(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
         move |error| io::Error::new(error.kind(), Self { path: path.into(), error })
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn invalid(reason: String) -> io::Error {
 /// # Errors
 ///
 /// A [`FileError`], also of the function.
-pub fn open(
+pub(crate) fn open(
     path: &Path,
     mut each: impl FnMut(&File, &[Entry]) -> io::Result<()>,
 ) -> io::Result<Contents> {

@@ -6,44 +6,43 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 
+use dlbridge::{DType, Error, MAX_RANK};
 use safetensors::tensor::Dtype;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::DTYPES;
-use crate::layout::{Layout, contiguous_strides};
-use crate::{DType, Error, Flags, MAX_RANK};
 
 /// The most bytes that a header or an index may have: as many as the format's own library accepts. The index of a mixture of
 /// experts has 207,360 names in 22 MB. A hostile header of 1.5 million tensors takes 5 s of CPU and 500 MB of memory.
-pub const LARGEST: usize = 100_000_000;
+pub(crate) const LARGEST: usize = 100_000_000;
 /// The header is preceded by its size.
-pub const SIZE: usize = size_of::<u64>();
+pub(crate) const SIZE: usize = size_of::<u64>();
 
 /// A tensor in a file.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The type of its elements.
-    pub dtype: DType,
+    pub(crate) dtype: DType,
     /// Its shape.
-    pub shape: Vec<i64>,
+    pub(crate) shape: Vec<i64>,
     /// Its bytes in the file.
-    pub range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// The file, where there are several: its place in their list.
-    pub file: usize,
+    pub(crate) file: usize,
 }
 
 /// What a file contains.
 #[derive(Clone, Debug)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// In the order of the file.
-    pub entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     index: HashMap<String, usize>,
     /// The texts that travel with the tensors.
-    pub metadata: BTreeMap<String, String>,
+    pub(crate) metadata: BTreeMap<String, String>,
     /// The size of the whole file in bytes, or of all files.
-    pub size: usize,
+    pub(crate) size: usize,
 }
 
 impl Contents {
@@ -52,7 +51,7 @@ impl Contents {
     /// # Errors
     ///
     /// A message, where two have one name.
-    pub fn new(
+    pub(crate) fn new(
         entries: Vec<Entry>,
         metadata: BTreeMap<String, String>,
         size: usize,
@@ -71,14 +70,14 @@ impl Contents {
     /// # Errors
     ///
     /// [`UnknownName`](Error::UnknownName).
-    pub fn find(&self, name: &str) -> Result<usize, Error> {
+    pub(crate) fn find(&self, name: &str) -> Result<usize, Error> {
         let unknown = || Error::UnknownName { what: "tensor", name: name.into() };
         self.index.get(name).copied().ok_or_else(unknown)
     }
 
     /// The names of the tensors, in the order of the file.
     #[must_use]
-    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 }
@@ -88,7 +87,7 @@ impl Contents {
 /// # Errors
 ///
 /// A message for anything but a file of the format.
-pub fn parse(file: &[u8]) -> Result<Contents, String> {
+pub(crate) fn parse(file: &[u8]) -> Result<Contents, String> {
     let (size, rest) = file.split_first_chunk::<SIZE>().ok_or_else(|| too_short(file.len()))?;
     let length = length(*size, rest.len())?;
     contents(&rest[..length], rest.len() - length)
@@ -119,7 +118,7 @@ pub(super) fn length(size: [u8; SIZE], rest: usize) -> Result<usize, String> {
 /// # Errors
 ///
 /// A message for one that is too long.
-pub fn check_length(what: &str, length: usize) -> Result<(), String> {
+pub(crate) fn check_length(what: &str, length: usize) -> Result<(), String> {
     if length <= LARGEST {
         return Ok(());
     }
@@ -184,7 +183,7 @@ pub(super) fn shards(json: &[u8]) -> Result<BTreeMap<String, String>, String> {
 /// # Errors
 ///
 /// A message for a shape that the format cannot have, and for a last byte that is not full.
-pub fn size(dtype: DType, shape: &[i64]) -> Result<usize, String> {
+pub(crate) fn size(dtype: DType, shape: &[i64]) -> Result<usize, String> {
     if shape.len() > MAX_RANK {
         return Err(format!("expected at most {MAX_RANK} axes, found {}", shape.len()));
     }
@@ -200,15 +199,13 @@ pub fn size(dtype: DType, shape: &[i64]) -> Result<usize, String> {
         return Err(format!("expected whole bytes, found {bits} bits of {dtype}{shape:?}"));
     }
     // The strides as well: an extent of 0 hides the product of others.
-    let mut strides = vec![0; shape.len()];
-    contiguous_strides(shape, &mut strides);
-    Layout::measure(shape, &strides, dtype, Flags::NONE).map_err(|error| error.to_string())?;
+    dtype.contiguous_nbytes(shape).map_err(|error| error.to_string())?;
     usize::try_from(bits / 8)
         .map_err(|_| format!("expected a size below 2^63, found shape {shape:?}"))
 }
 
 /// The text of a header, for tensors in the order of the file.
-pub fn write<'t>(
+pub(crate) fn write<'t>(
     metadata: &BTreeMap<String, String>,
     tensors: impl Iterator<Item = (&'t str, Dtype, &'t [i64], Range<usize>)>,
 ) -> String {
