@@ -244,7 +244,7 @@ def test_daemon_threads_do_not_abort_the_process(use):
         time.sleep(0.05)
         """
     )
-    for _ in range(6):
+    for _ in range(2):
         done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+import itertools
+import random
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -383,13 +385,31 @@ FRAMEWORKS = {
 }
 
 
-def matrix(cells_of: Callable[[Framework], Iterable[Case]]) -> list:
-    """The parameters of a test over all frameworks; one that is skipped for a missing one."""
+def pairwise(cells: list[Case]) -> set[Case]:
+    """Cells in which each two values (a dtype and a layout, a layout and a protocol, ...) that
+    stand together in some cell do so."""
+    seen, kept = set(), set()
+    # Not in the order of the axes, where most values would stand beside the first of another axis.
+    for cell in random.Random(0).sample(cells, len(cells)):
+        values = (cell.dtype.name, cell.layout.name, cell.protocol, cell.access)
+        pairs = set(itertools.combinations(enumerate(values), 2))
+        if not pairs <= seen:
+            seen |= pairs
+            kept.add(cell)
+    return kept
+
+
+def matrix(cells_of: Callable[[Framework], list[Case]]) -> list:
+    """The parameters of a test over all frameworks; one that is skipped for a missing one. Cells
+    that have no new pair of values are long tests."""
     parameters = []
     for name, framework in FRAMEWORKS.items():
         if not framework.missing:
-            for case in cells_of(framework):
-                parameters.append(pytest.param(framework, case, id=f"{name}-{case}"))
+            cells = cells_of(framework)
+            short = pairwise(cells)
+            for case in cells:
+                marks = () if case in short else pytest.mark.long
+                parameters.append(pytest.param(framework, case, id=f"{name}-{case}", marks=marks))
         else:
             skip = pytest.mark.skip(reason=framework.missing)
             parameters.append(pytest.param(framework, None, id=name, marks=skip))
