@@ -261,6 +261,7 @@ fn a_file_is_read_or_mapped() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no files")]
+#[cfg_attr(windows, ignore = "Windows replaces no file that is mapped")]
 fn an_opened_file_is_shared_and_a_private_tensor_writable() {
     let (bytes, values) = floats();
     let path = Temporary::new("opened", &bytes);
