@@ -12,6 +12,9 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a member of a workspace")
 }
 
+/// The folders of published libraries: those of the exchange, and their neighbours.
+pub(crate) const LIBRARIES: [&str; 2] = ["crates/", "extras/"];
+
 /// A shell in the root, so that commands work from any folder.
 pub(crate) fn shell() -> Shell {
     let sh = Shell::new().expect("the current folder exists");

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xshell::{Cmd, Shell, cmd};
 
-use crate::shell::{files, root, shell, succeeds, target};
+use crate::shell::{LIBRARIES, files, root, shell, succeeds, target};
 
 /// The crate whose features are the adapters.
 const MAIN_CRATE: &str = "dlbridge";
@@ -64,7 +64,7 @@ impl Member {
     /// A published library, as opposed to a program, a wheel or an example.
     pub(crate) fn is_library(&self) -> bool {
         let is_published = self.0["publish"].as_array().is_none_or(|indexes| !indexes.is_empty());
-        is_published && Path::new(self.folder()).starts_with("crates")
+        is_published && LIBRARIES.iter().any(|one| self.folder().starts_with(one))
     }
 
     /// Whether it has a library, in which doc tests are.

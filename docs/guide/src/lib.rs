@@ -50,7 +50,7 @@ mod sys_readme {}
 #[doc = include_str!("../../../crates/dlbridge/README.md")]
 mod dlbridge_readme {}
 
-#[doc = include_str!("../../../crates/dlbridge-sealed/README.md")]
+#[doc = include_str!("../../../extras/sealed/README.md")]
 mod sealed_readme {}
 
 #[doc = include_str!("../../../crates/dlbridge-testing/README.md")]

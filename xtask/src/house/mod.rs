@@ -12,7 +12,7 @@ mod rules;
 use anyhow::Result;
 use pulldown_cmark::{Event, Parser, Tag};
 
-use crate::shell::{files, line_of, report, root};
+use crate::shell::{LIBRARIES, files, line_of, report, root};
 use crate::workspace;
 
 /// Written by cbindgen, as long as the C API is.
@@ -51,12 +51,12 @@ pub(crate) fn check() -> Result<()> {
         }
         findings.extend(notes::check(name, text, &listed));
 
-        if name.starts_with("crates/") {
+        if LIBRARIES.iter().any(|folder| name.starts_with(folder)) {
             cited.extend(notes::numbers(text).into_iter().map(str::to_owned));
         }
     }
     let idle = listed.iter().filter(|number| !cited.contains(number));
-    findings.extend(idle.map(|number| format!("{SAFETY}: nothing in crates/ cites {number}")));
+    findings.extend(idle.map(|number| format!("{SAFETY}: no library cites {number}")));
     let readme = read("README.md").unwrap_or_default();
     let cells = readme.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
     let told = cells.collect::<Vec<_>>().join(" ");
@@ -71,7 +71,7 @@ fn relative_links(name: &str, text: &str) -> Vec<String> {
     let folder = name.strip_suffix("/README.md").unwrap_or_default();
     let is_shown = |package: &str| !package.is_empty() && !package.contains('/');
     if !["doctor", "python"].contains(&folder)
-        && !folder.strip_prefix("crates/").is_some_and(is_shown)
+        && !LIBRARIES.iter().any(|one| folder.strip_prefix(one).is_some_and(is_shown))
     {
         return Vec::new();
     }

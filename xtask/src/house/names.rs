@@ -8,7 +8,7 @@ use pulldown_cmark::{Event, Parser};
 
 use super::notes;
 use crate::guide;
-use crate::shell::line_of;
+use crate::shell::{LIBRARIES, line_of};
 
 /// History, adapters that do not exist yet, pages that a command writes.
 const LEFT_OUT: &str = "CHANGELOG docs/benchmarks docs/decisions/ docs/doctor docs/first";
@@ -115,7 +115,7 @@ impl<'a> Names<'a> {
         }
         let (first, rest) = span.split_once("::").unwrap_or((span, ""));
         let is_file = first.contains('/') || any(SOURCES, |end| first.ends_with(end));
-        let is_test = || first > "a" && rest.contains('_') && self.defines("/tests/", rest);
+        let is_test = || first > "a" && rest.contains('_') && self.defines(&["/tests/"], rest);
         if is_path(first) && (is_file || is_test()) {
             if !self.paths.iter().any(|path| is_at(path, first)) {
                 return Some("there is no such file".to_owned());
@@ -125,14 +125,15 @@ impl<'a> Names<'a> {
             let is_fine = files.any(|items| words_of(rest).all(|item| items.contains(item)));
             return (!is_fine).then(|| format!("{first} does not define it"));
         }
-        let of_type = first.starts_with(char::is_uppercase) && self.defines("crates/", first);
+        let of_type = first.starts_with(char::is_uppercase) && self.defines(&LIBRARIES, first);
         let of_module = span.strip_prefix("dlbridge.");
-        let places = [("crates/", of_type.then_some(rest)), ("python/dlbridge/", of_module)];
-        for (place, rest) in places {
+        let places =
+            [(&LIBRARIES[..], of_type.then_some(rest)), (&["python/dlbridge/"], of_module)];
+        for (places, rest) in places {
             let item = rest.and_then(|rest| words_of(rest).next());
-            let missing = item.filter(|item| !self.defines(place, item) && !is_foreign(item));
+            let missing = item.filter(|item| !self.defines(places, item) && !is_foreign(item));
             if let Some(item) = missing {
-                return Some(format!("{place} does not define {item}"));
+                return Some(format!("{} does not define {item}", places.join(" or ")));
             }
         }
         let is_known = |word: &str| {
@@ -143,9 +144,10 @@ impl<'a> Names<'a> {
         unknown.map(|word| format!("no source has the word {word}"))
     }
 
-    /// Whether a source in such a folder defines an item.
-    fn defines(&self, folder: &str, item: &str) -> bool {
-        self.items.iter().any(|(path, of)| path.contains(folder) && of.contains(item))
+    /// Whether a source in one of these folders defines an item.
+    fn defines(&self, folders: &[&str], item: &str) -> bool {
+        let is_in = |path: &str| folders.iter().any(|folder| path.contains(folder));
+        self.items.iter().any(|(path, of)| is_in(path) && of.contains(item))
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::rooms::{first, names};
 
 /// The folders of neighbours.
-const NEIGHBOURS: [&str; 1] = ["crates/dlbridge-sealed/"];
+const NEIGHBOURS: [&str; 1] = ["extras/sealed/"];
 /// The crates whose hidden items they do without, and their sources.
 const CRATES: [(&str, &str); 2] =
     [("dlbridge", "crates/dlbridge/src/"), ("dlbridge_pyo3", "crates/dlbridge-pyo3/src/")];
@@ -120,11 +120,11 @@ mod tests {
                 "\n#[doc(hidden)]\npub fn error_of<E>(text: E) -> E {\n",
             ),
             file(
-                "crates/dlbridge-sealed/src/one.rs",
+                "extras/sealed/src/one.rs",
                 "// dlbridge::layout\nuse dlbridge::{Tensor, a::{Sizes, c}};\nfn f(x: dlbridge::Tensor, layout: u8) { x.dtype().word() }",
             ),
             file(
-                "crates/dlbridge-sealed/tests/two.rs",
+                "extras/sealed/tests/two.rs",
                 "use dlbridge::Tensor;\nlet x = (dlbridge::layout::f(), Tensor::new(layout), dlbridge_pyo3::error_of::<E>(1));",
             ),
             file("crates/dlbridge-capi/src/three.rs", "use dlbridge::layout;"),
@@ -132,11 +132,11 @@ mod tests {
         assert_eq!(
             check(&files),
             [
-                "crates/dlbridge-sealed/src/one.rs: dlbridge hides Sizes from documentation",
-                "crates/dlbridge-sealed/src/one.rs: dlbridge hides c from documentation",
-                "crates/dlbridge-sealed/src/one.rs: dlbridge hides word from documentation",
-                "crates/dlbridge-sealed/tests/two.rs: dlbridge hides layout from documentation",
-                "crates/dlbridge-sealed/tests/two.rs: dlbridge_pyo3 hides error_of from documentation",
+                "extras/sealed/src/one.rs: dlbridge hides Sizes from documentation",
+                "extras/sealed/src/one.rs: dlbridge hides c from documentation",
+                "extras/sealed/src/one.rs: dlbridge hides word from documentation",
+                "extras/sealed/tests/two.rs: dlbridge hides layout from documentation",
+                "extras/sealed/tests/two.rs: dlbridge_pyo3 hides error_of from documentation",
             ]
         );
     }

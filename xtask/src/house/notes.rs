@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use crate::shell::LIBRARIES;
+
 /// The first letters of numbers: invariants, trust in a producer and in a consumer, rules of foreign
 /// functions.
 const KINDS: [char; 4] = ['R', 'T', 'C', 'F'];
@@ -68,7 +70,7 @@ pub(crate) fn numbers(text: &str) -> Vec<&str> {
 /// The sources of the published crates, and of the Python module.
 fn is_checked(name: &str) -> bool {
     let is_rust = Path::new(name).extension().is_some_and(|extension| extension == "rs");
-    let is_library = name.starts_with("crates/") && name.contains("/src/");
+    let is_library = LIBRARIES.iter().any(|it| name.starts_with(it)) && name.contains("/src/");
     is_rust && (is_library || name.starts_with("python/src/"))
 }
 

@@ -15,7 +15,7 @@ const ROOMS: [(&str, &str); 7] = [
         "error interpreter release dtypes ffi stream object types export import class arguments framework",
     ),
     (
-        "crates/dlbridge-sealed",
+        "extras/sealed",
         "wait safetensors_0_8 elsewhere fork check memfd header socket serve sealed handle filling channel",
     ),
     (

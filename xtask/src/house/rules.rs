@@ -17,11 +17,11 @@ const RULES: [(&str, &str, &[&str]); 9] = [
             ":(exclude,glob)crates/dlbridge/src/adapters/**/*memory.rs",
             // `Layout::again`, the only constructor that does not measure.
             ":(exclude)crates/dlbridge/src/layout/measured.rs",
-            "crates/dlbridge-sealed/src",
-            ":(exclude)crates/dlbridge-sealed/src/fork.rs",
-            ":(exclude)crates/dlbridge-sealed/src/memfd.rs",
-            ":(exclude)crates/dlbridge-sealed/src/channel/peer.rs",
-            ":(exclude)crates/dlbridge-sealed/src/safetensors_0_8/memory.rs",
+            "extras/sealed/src",
+            ":(exclude)extras/sealed/src/fork.rs",
+            ":(exclude)extras/sealed/src/memfd.rs",
+            ":(exclude)extras/sealed/src/channel/peer.rs",
+            ":(exclude)extras/sealed/src/safetensors_0_8/memory.rs",
         ],
     ),
     (
@@ -48,7 +48,7 @@ const RULES: [(&str, &str, &[&str]); 9] = [
         "Python code inside `get_or_init` of a `PyOnceLock`, where it waits for itself if it comes back: \
          see `interpreter/mod.rs`",
         r"[.]get_or_(try_)?init\((([a-z_]+[.])*py(\(\))?,|$)",
-        &["crates", "docs", "examples", "python"],
+        &["crates", "docs", "examples", "extras", "python"],
     ),
     (
         "an exception whose text PyO3 makes, which ends the process where there is no memory for it: see \
@@ -61,6 +61,7 @@ const RULES: [(&str, &str, &[&str]); 9] = [
         "catch_unwin[d]([(,;]|$)",
         &[
             ":(glob)crates/*/src/**",
+            ":(glob)extras/*/src/**",
             "python/src",
             ":(exclude)crates/dlbridge/src/memory/unwind.rs",
             ":(exclude)crates/dlbridge-testing",
