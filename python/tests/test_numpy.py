@@ -332,7 +332,9 @@ def facts(array: np.ndarray) -> tuple:
     address = array.__array_interface__["data"][0]
     flags = array.flags
     layout = (flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable)
-    return (type(array), array.dtype, array.shape, array.strides, address, layout, flags.owndata)
+    # Without elements, strides mean nothing.
+    strides = array.strides if array.size else None
+    return (type(array), array.dtype, array.shape, strides, address, layout, flags.owndata)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,7 +12,7 @@ use dlbridge::{DType, TypeCode};
 use crate::{Error, Result};
 
 /// The number of NumPy type numbers that can have a DLPack dtype; the last is float16's.
-const TYPES: usize = 24;
+pub(crate) const TYPES: usize = 24;
 
 /// The number of element sizes: 1, 2, 4, 8 and 16 bytes.
 const SIZES: usize = 5;

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use dlbridge::ffi::KeepAlive;
 use dlbridge::sys::DLTensor;
@@ -21,7 +21,7 @@ use super::buffer::KeepsExtents;
 use super::class::is_named;
 use super::{borrow, capsule};
 use crate::Result;
-use crate::dtypes::numpy::DTYPES;
+use crate::dtypes::numpy::{DTYPES, TYPES};
 use crate::error::unless_refused;
 use crate::interpreter::Once;
 use crate::interpreter::head::Head;
@@ -60,7 +60,8 @@ pub(crate) struct Api {
     /// `numpy.ndarray`.
     array: *mut PyTypeObject,
     new: New,
-    describe: Describe,
+    /// Those of the type numbers that have a dtype. NumPy never frees them.
+    descriptors: [Option<NonNull<PyObject>>; TYPES],
 }
 
 // SAFETY: never written, and NumPy is never unloaded; the functions are called on attached
@@ -103,7 +104,7 @@ impl Api {
     }
 
     /// An array over memory that its base, which it does not have yet, keeps.
-    #[inline]
+    #[inline(always)]
     fn without_base<'py>(
         &self,
         py: Python<'py>,
@@ -111,15 +112,13 @@ impl Api {
         tensor: &Tensor,
     ) -> PyResult<Bound<'py, PyAny>> {
         let shape = tensor.shape();
-        let itemsize = i64::from(tensor.dtype().bits / 8);
-        let mut strides = [const { MaybeUninit::uninit() }; MAX_RANK];
-        for (bytes, &stride) in strides.iter_mut().zip(tensor.strides()) {
-            // Of an axis along which there is at most one element, the stride may be any.
-            bytes.write(stride.wrapping_mul(itemsize));
-        }
+        let mut space = [const { MaybeUninit::uninit() }; MAX_RANK];
+        // NumPy writes those of contiguous memory itself.
+        let strides =
+            if tensor.is_contiguous() { ptr::null() } else { in_bytes(tensor, &mut space) };
         let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
-        let descriptor = self.descriptor(py, number)?.into_ptr();
-        // SAFETY: attached (F1); as many extents and strides as axes, in numbers of 64 bits (`Api`), whose
+        let descriptor = self.descriptor(py, number);
+        // SAFETY: attached (F1); as many extents, and strides if any, as axes, in numbers of 64 bits (`Api`), whose
         // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
         let array = unsafe {
             (self.new)(
@@ -127,7 +126,7 @@ impl Api {
                 descriptor,
                 shape.len() as c_int,
                 shape.as_ptr().cast(),
-                strides.as_ptr().cast(),
+                strides,
                 tensor.data_ptr().cast(),
                 flags,
                 ptr::null_mut(),
@@ -137,13 +136,13 @@ impl Api {
         unsafe { Bound::from_owned_ptr_or_err(py, array) }
     }
 
-    /// The descriptor of a type number.
+    /// The descriptor of a type number of `DTYPES`, a new reference.
     #[inline]
-    fn descriptor<'py>(&self, py: Python<'py>, number: c_int) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: attached (F1); any number may be asked.
-        let descriptor = unsafe { (self.describe)(number) };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
+    fn descriptor(&self, _: Python<'_>, number: c_int) -> *mut PyObject {
+        let descriptor = self.descriptors[number as usize].expect("it has a dtype").as_ptr();
+        // SAFETY: attached, and an object that NumPy never frees (F1, F6).
+        unsafe { ffi::Py_INCREF(descriptor) };
+        descriptor
     }
 
     /// A tensor over a new, zeroed array, to which no Python code has a reference. (A replaced
@@ -158,7 +157,7 @@ impl Api {
         if shape.len() > MAX_RANK {
             return Ok(None);
         }
-        let descriptor = self.descriptor(py, number)?.into_ptr();
+        let descriptor = self.descriptor(py, number);
         // SAFETY: attached (F1); as many extents as axes, in numbers of 64 bits (`Api`). Without data,
         // NumPy allocates its own.
         let array = unsafe {
@@ -211,8 +210,29 @@ impl Api {
         let new: New = unsafe { std::mem::transmute(entry(94)) };
         // SAFETY: the entry is `PyArray_DescrFromType` (F5).
         let describe: Describe = unsafe { std::mem::transmute(entry(45)) };
-        Ok(Some(Self { array: entry(2).cast(), new, describe }))
+        let mut descriptors = [None; TYPES];
+        for (number, place) in descriptors.iter_mut().enumerate() {
+            if DTYPES[number].bits != 0 {
+                // SAFETY: attached (F1); any number may be asked.
+                let descriptor = unsafe { describe(number as c_int) };
+                // SAFETY: a new reference, or null with an exception set (F3).
+                let descriptor = unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }?;
+                *place = NonNull::new(descriptor.into_ptr());
+            }
+        }
+        Ok(Some(Self { array: entry(2).cast(), new, descriptors }))
     }
+}
+
+/// Writes the strides of a tensor in bytes. Not inline, since nearly all memory is contiguous.
+#[inline(never)]
+fn in_bytes(tensor: &Tensor, space: &mut [MaybeUninit<i64>; MAX_RANK]) -> *const isize {
+    let itemsize = i64::from(tensor.dtype().bits / 8);
+    for (bytes, &stride) in space.iter_mut().zip(tensor.strides()) {
+        // Of an axis along which there is at most one element, the stride may be any.
+        bytes.write(stride.wrapping_mul(itemsize));
+    }
+    space.as_ptr().cast()
 }
 
 /// Gives a new array of [`Api`]'s its base, which is not an array. `PyArray_SetBaseObject` does the same in 50 instructions
