@@ -30,7 +30,7 @@ impl MappedFile {
     pub(super) fn export(file: Arc<Self>, entry: &Entry, flags: Flags) -> Result<Tensor, Error> {
         let memory = (file.0.as_mut_ptr(), file.0.len());
         // SAFETY: the mapping, which lives as long as its owner (R10). The kernel fills its pages from the file, and ends
-        // the process where the file has become shorter.
+        // the process where the file has become shorter. The entry is of the header that an archive parsed.
         unsafe { export(file, memory, entry, flags) }
     }
 }
@@ -43,7 +43,8 @@ pub(super) fn shared<O: AsRef<[u8]> + Send + Sync + 'static>(
 ) -> Result<Tensor, Error> {
     let bytes = O::as_ref(&owner);
     let memory = (bytes.as_ptr().cast_mut(), bytes.len());
-    // SAFETY: a slice that the owner borrows, who is at its final address and shared: each slice of it stays (R10).
+    // SAFETY: a slice that the owner borrows, who is at its final address and shared: each slice of it stays (R10). The entry
+    // is of the header that an archive parsed.
     unsafe { export(owner, memory, entry, Flags::READ_ONLY) }
 }
 
@@ -51,21 +52,21 @@ pub(super) fn shared<O: AsRef<[u8]> + Send + Sync + 'static>(
 ///
 /// # Safety
 ///
-/// The memory can be read, and written unless `flags` has `READ_ONLY`, while the owner lives.
+/// The memory can be read, and written unless `flags` has `READ_ONLY`, while the owner lives. The entry is of a parsed header:
+/// its range has as many bytes as its elements need (`header.rs`).
 unsafe fn export<O: Send + 'static>(
     owner: O,
     (start, size): (*mut u8, usize),
     entry: &Entry,
     flags: Flags,
 ) -> Result<Tensor, Error> {
-    let needed = entry.dtype.contiguous_nbytes(&entry.shape)?;
-    if entry.range.end > size || needed > entry.range.len() {
-        let reason = format!("expected {needed} bytes at {:?}, found {size}", entry.range);
+    if entry.range.end > size {
+        let reason = format!("expected a file of {} bytes or more, found {size}", entry.range.end);
         return Err(refused(FORMAT, reason));
     }
     let builder = Tensor::builder(owner).dtype(entry.dtype).shape(&entry.shape);
     let data = start.wrapping_add(entry.range.start).cast();
-    // SAFETY: within the memory (R2), as was compared. The class is `Shared` (R4).
+    // SAFETY: a range within the memory (R2), as large as the elements. The class is `Shared` (R4).
     unsafe { builder.build_raw(data, Device::CPU, flags) }
 }
 
