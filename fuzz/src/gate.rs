@@ -2,7 +2,9 @@
 //! `facts` computes the expected result.
 //! Invariant: elements are read only if they are in the producer's memory (T3).
 
-use dlbridge::ffi::{self, BorrowedTensor};
+use std::ptr::NonNull;
+
+use dlbridge::ffi;
 use dlbridge::sys::{DLManagedTensorVersioned, DLTensor};
 use dlbridge::{Access, DescriptorError, Error, Flags, Plain, Tensor, TensorRef};
 use dlbridge_testing::{Foreign, Releases};
@@ -30,7 +32,7 @@ pub fn run(data: &[u8]) {
         2 => legacy(&given, &mut input),
         3 => kept_on_failure(&given, &mut input),
         4 => legacy_kept_on_failure(&given, &mut input),
-        5 => borrowed_in_closure(&given, &mut input),
+        5 => borrowed_as_argument(&given, &mut input),
         6 => borrowed(&given, &mut input),
         _ => owned(&given, &mut input),
     }
@@ -95,30 +97,25 @@ fn legacy_kept_on_failure(given: &Given, input: &mut Input<'_>) {
     taken(given, found, wanted, &releases, input);
 }
 
-/// Borrows a plain descriptor for a closure.
-fn borrowed_in_closure(given: &Given, input: &mut Input<'_>) {
+/// Borrows an ordinary descriptor as a tensor, as an argument is.
+fn borrowed_as_argument(given: &Given, input: &mut Input<'_>) {
     let mut foreign = given.foreign();
     let start = foreign.memory().addr();
     // A borrowed tensor keeps only the flags that have names.
     let flags = Flags(given.flags.0 & 7);
     let wanted = Facts::of(given, Said { flags, version: None }, start);
-    let faults = wanted.as_ref().err().cloned();
-    let found = foreign.with_raw(|tensor| {
-        let mut check = |tensor: &Tensor| match &wanted {
+    foreign.with_raw(|tensor| {
+        let tensor = NonNull::new(tensor).expect("a descriptor");
+        // SAFETY: the producer lives until this function returns, as long as the tensor is used.
+        let Some(tensor) = (unsafe { ffi::borrowed(tensor, given.flags) }) else { return };
+        match &wanted {
             Ok(facts) => {
-                assert_says(tensor, facts);
-                elements::check(tensor, facts, input);
+                assert_says(&tensor, facts);
+                elements::check(&tensor, facts, input);
             }
             Err(faults) => panic!("let through, although {faults:?}"),
-        };
-        // SAFETY: the producer lives until this function returns.
-        let tensor = unsafe { &mut *tensor };
-        let mut strides = BorrowedTensor::NO_STRIDES;
-        // SAFETY: as above.
-        unsafe { BorrowedTensor::from_raw(tensor, &mut strides, given.flags) }
-            .map(|borrowed| check(&borrowed))
+        }
     });
-    refused(found, faults.as_deref());
     foreign.releases().expect(0, "borrowed");
 }
 

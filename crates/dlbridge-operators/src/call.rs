@@ -2,7 +2,6 @@
 //! Invariant: no panic of the function leaves a call.
 
 use dlbridge::DType;
-use dlbridge::ffi::{Dims, catch, lost_bits};
 use dlbridge_pyo3::CurrentContext;
 
 use crate::argument::Instance;
@@ -10,6 +9,8 @@ use crate::argument::device_call::{Copies, call_on_device};
 use crate::argument::operand::{Slot, Written};
 use crate::argument::rows::Rows;
 use crate::definition::{Checked, named};
+use crate::failure::catch;
+use crate::few::Numbers;
 use crate::kind::{Kind, is_of_64_bits};
 use crate::signature::Resolved;
 use crate::{DeviceStream, Failure};
@@ -40,7 +41,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The types and shapes of the outputs.
-    pub(crate) fn outputs(&self) -> impl Iterator<Item = (DType, Dims)> {
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (DType, Numbers)> {
         expected(self.operator, self.instance, &self.resolved)
     }
 
@@ -127,7 +128,7 @@ fn expected(
     operator: &Checked,
     instance: &Instance,
     resolved: &Resolved,
-) -> impl Iterator<Item = (DType, Dims)> {
+) -> impl Iterator<Item = (DType, Numbers)> {
     let dtypes = instance.parameters.iter().filter_map(|one| one.kind.output());
     let shapes = operator.signature.outputs.iter().map(|axes| resolved.shape(axes));
     dtypes.zip(shapes)
@@ -140,7 +141,7 @@ pub(crate) fn guarded(
 ) -> Result<(), Failure> {
     match catch(call) {
         Ok(result) => result.map_err(|error| operator.named(error)),
-        Err(panic) => Err(Failure::new(format!("{} panicked: {}", operator.name, panic.words()))),
+        Err(panic) => Err(Failure::new(format!("{} panicked: {panic}", operator.name))),
     }
 }
 
@@ -178,7 +179,7 @@ pub(crate) fn wrong_dtypes(
         found.iter().map(|name| name.as_ref().map(|name| name.parse::<DType>().ok())).collect();
     let lost = |instance: &Instance| {
         let lost = instance.tensors().zip(&dtypes).map(|((_, to), from)| match *from {
-            Some(Some(from)) if from == to || is_wide || !is_of_64_bits(to) => lost_bits(from, to),
+            Some(Some(from)) if from == to || is_wide || !is_of_64_bits(to) => from.lost_bits(to),
             Some(_) => None,
             None => Some(0),
         });

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use dlbridge::ffi::BorrowedTensor;
 use dlbridge::{Element, Tensor};
 
 use crate::Failure;
@@ -11,12 +10,13 @@ use crate::kind::Scalar;
 
 /// The value of one argument of a call of the CUDA function.
 #[derive(Debug)]
-pub struct DeviceValue<'a>(pub(crate) OnDevice<'a>);
+pub struct DeviceValue<'a>(pub(crate) OnDevice, pub(crate) PhantomData<&'a ()>);
 
+/// A tensor owns no memory: no other code gets it by value.
 #[derive(Debug)]
-pub(crate) enum OnDevice<'a> {
-    Read(BorrowedTensor<'a>),
-    Write(BorrowedTensor<'a>),
+pub(crate) enum OnDevice {
+    Read(Tensor),
+    Write(Tensor),
     Absent,
     Scalar(Scalar),
 }
@@ -86,7 +86,7 @@ impl Strides for Strided {
 /// parameter is a `DeviceView<'_, T, Strided>`. The host cannot read them: [`view`](Tensor::view) is an error.
 #[derive(Debug)]
 pub struct DeviceView<'a, T, S: Strides = Contiguous> {
-    tensor: BorrowedTensor<'a>,
+    tensor: Tensor,
     element: PhantomData<(&'a T, S)>,
 }
 

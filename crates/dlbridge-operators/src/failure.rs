@@ -1,8 +1,9 @@
 //! Why a call failed, and what a function may return.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::attach::attach;
+use dlbridge_pyo3::attach;
 
 /// Why a call failed: the message of the exception that the framework raises.
 // As small as this, a `Result` of a call is returned in registers.
@@ -30,6 +31,23 @@ impl Failure {
     pub(crate) fn of_count() -> Self {
         Self("called with another number of arguments".into())
     }
+}
+
+/// Runs work that must not unwind into C.
+///
+/// # Errors
+///
+/// The message of its panic.
+#[inline]
+pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        let failure = Failure::new(text.unwrap_or("without words"));
+        // Dropping it could panic again.
+        std::mem::forget(payload);
+        failure
+    })
 }
 
 impl fmt::Display for Failure {

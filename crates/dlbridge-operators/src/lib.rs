@@ -60,12 +60,12 @@ compile_error!(
 );
 
 mod argument;
-mod attach;
 mod call;
 mod declaration;
 mod definition;
 mod device;
 mod failure;
+mod few;
 mod kind;
 mod operator;
 mod python;
@@ -81,7 +81,6 @@ pub use argument::lines::Walk;
 pub use argument::stream::DeviceStream;
 #[doc(hidden)]
 pub use argument::{Argument, ForArgument, Instance, Launch, Parameter};
-pub use attach::attach;
 pub use definition::Operator;
 #[doc(hidden)]
 pub use definition::{Backward, Definition, check_declaration};
@@ -89,6 +88,7 @@ pub use device::{Contiguous, DeviceView, DeviceViewMut, Strided, Strides};
 #[doc(hidden)]
 pub use device::{DeviceValue, DeviceValues};
 pub use dlbridge::{View, ViewMut};
+pub use dlbridge_pyo3::attach;
 pub use failure::Failure;
 #[doc(hidden)]
 pub use failure::Outcome;

@@ -1,6 +1,5 @@
 //! Adds operators to Python modules.
 
-use dlbridge_pyo3::error_of;
 use std::any::TypeId;
 use std::path::PathBuf;
 
@@ -14,11 +13,10 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 use crate::Failure;
 use crate::argument::Instance;
 use crate::argument::operand::{Operand, Slot, Written};
-use crate::attach::is_main_interpreter;
 use crate::call::{Plan, wrong_dtypes};
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
-use crate::raw::{numpy, torch, xla};
+use crate::raw::{self, numpy, torch, xla};
 use crate::signature::Axis;
 use crate::writable::Writable;
 
@@ -47,8 +45,8 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
     let operator = checked::<O>().map_err(raised)?;
     let signature = &operator.signature;
     let module: String = target.name()?.extract()?;
-    if !is_main_interpreter(py) {
-        return Err(error_of::<PyImportError>(format!(
+    if !raw::is_main_interpreter(py) {
+        return Err(PyImportError::new_err(format!(
             "expected the main interpreter, found a sub-interpreter; import {module} in the main one"
         )));
     }
@@ -60,7 +58,7 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
             return Ok(());
         }
         let name = O::NAME;
-        return Err(error_of::<PyValueError>(format!(
+        return Err(PyValueError::new_err(format!(
             "expected one {name} in {module}, found another one; rename it"
         )));
     }
@@ -92,7 +90,7 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
     let refuse = PyCFunction::new_closure(py, None, None, move |arguments, _| {
         let (found, convert, is_wide): (Vec<Option<String>>, String, bool) = arguments.extract()?;
         let error = operator.named(wrong_dtypes(operator, &found, &convert, is_wide));
-        PyResult::<()>::Err(error_of::<PyTypeError>(error.to_string()))
+        PyResult::<()>::Err(PyTypeError::new_err(error.to_string()))
     })?;
     about.set_item("refuse", refuse)?;
     about.set_item("cuda", operator.instances.iter().any(|one| one.cuda.is_some()))?;
@@ -101,7 +99,7 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
     let space = module.clone();
     let register = PyCFunction::new_closure(py, None, None, move |arguments, _| {
         let library: PathBuf = arguments.get_item(0)?.extract()?;
-        let too_old = |error: Failure| error_of::<PyImportError>(error.to_string());
+        let too_old = |error: Failure| PyImportError::new_err(error.to_string());
         torch::load(operator, &library).map_err(too_old)?;
         torch::load_autograd(&arguments.get_item(1)?)?;
         let cuda: Option<PathBuf> = arguments.get_item(2)?.extract()?;
@@ -129,7 +127,7 @@ fn add<O: Operator>(target: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn raised(error: Failure) -> PyErr {
-    error_of::<PyValueError>(error.to_string())
+    PyValueError::new_err(error.to_string())
 }
 
 /// A part of the Python half of an operator: the class, or that for a framework. It is compiled when it is needed, which
@@ -157,7 +155,7 @@ fn half<'py>(py: Python<'py>, owner: &str, name: &str) -> PyResult<&'py Bound<'p
         modules.set_item(full_name, MODULES[at].get(py))?;
     }
     let made = MODULES[at].get(py).map(|made| made.bind(py));
-    made.ok_or_else(|| error_of::<PyRuntimeError>("no module"))
+    made.ok_or_else(|| PyRuntimeError::new_err("no module"))
 }
 
 /// The names of the arguments that a caller may leave out.
@@ -194,7 +192,7 @@ const CONVERT: &str = "{}.astype(\"{}\")";
 /// The function for arrays of any framework: imports them, and returns new arrays of the first one's type.
 fn eager(operator: &'static Checked, arguments: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
     let py = arguments.py();
-    let failed = |error: Failure| error_of::<PyTypeError>(error.to_string());
+    let failed = |error: Failure| PyTypeError::new_err(error.to_string());
     let mut borrowed = Vec::with_capacity(operator.arguments);
     for (parameter, argument) in operator.parameters.iter().zip(arguments) {
         match parameter.kind {
@@ -223,7 +221,7 @@ fn eager(operator: &'static Checked, arguments: &Bound<'_, PyTuple>) -> PyResult
                 Some(Borrowed::Write(tensor)) => {
                     Slot::Write(Written::borrowed(tensor).map_err(failed)?)
                 }
-                None => return Err(error_of::<PyTypeError>("no tensor")),
+                None => return Err(PyTypeError::new_err("no tensor")),
             },
         });
     }
@@ -267,5 +265,5 @@ fn writable(
     let mut all = instances.filter_map(|one| one.parameters.iter().find(|one| one.name == name));
     let found = all.clone().find(|one| one.kind.dtype() == dtype).or_else(|| all.next());
     let borrow = found.and_then(|one| one.borrow);
-    borrow.ok_or_else(|| error_of::<PyTypeError>("expected an array to write"))?(argument)
+    borrow.ok_or_else(|| PyTypeError::new_err("expected an array to write"))?(argument)
 }

@@ -1,9 +1,8 @@
 //! Signatures in the notation of NumPy's generalised ufuncs: `(n,d),(m,d)->(n,m)`.
 //! Invariant: a resolved signature has one extent for each name, and broadcast leading axes.
 
-use dlbridge::ffi::Dims;
-
 use crate::Failure;
+use crate::few::Numbers;
 
 /// One axis of an operand that the function itself sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +30,12 @@ pub(crate) struct Signature {
 }
 
 /// The extents of a call.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Resolved {
     /// The broadcast leading axes.
-    pub(crate) leading: Dims,
+    pub(crate) leading: Numbers,
     /// The extent of each axis of the signature.
-    extents: Dims,
+    extents: Numbers,
 }
 
 /// The extent of an axis that no tensor of the call has.
@@ -44,8 +43,8 @@ const UNKNOWN: i64 = -1;
 
 impl Resolved {
     /// The whole shape of a tensor with these core axes.
-    pub(crate) fn shape(&self, axes: &[usize]) -> Dims {
-        let mut shape = Dims::zeros(self.leading.len() + axes.len());
+    pub(crate) fn shape(&self, axes: &[usize]) -> Numbers {
+        let mut shape = Numbers::zeros(self.leading.len() + axes.len());
         let (leading, core) = shape.split_at_mut(self.leading.len());
         leading.copy_from_slice(&self.leading);
         for (extent, &axis) in core.iter_mut().zip(axes) {
@@ -82,11 +81,11 @@ impl Signature {
         &self,
         tensors: impl Iterator<Item = (&'s str, Option<&'s [i64]>)>,
     ) -> Result<Resolved, Failure> {
-        let mut extents = Dims::zeros(self.axes.len());
+        let mut extents = Numbers::zeros(self.axes.len());
         for (extent, axis) in extents.iter_mut().zip(&self.axes) {
             *extent = if let Axis::Fixed(extent) = axis { *extent } else { UNKNOWN };
         }
-        let mut leading = Dims::zeros(0);
+        let mut leading = Numbers::zeros(0);
         for (axes, (name, shape)) in self.inputs.iter().zip(tensors) {
             let Some(shape) = shape else { continue };
             let Some(front) = shape.len().checked_sub(axes.len()) else {
@@ -164,9 +163,9 @@ fn axes(list: &str, known: &mut Vec<Axis>) -> Option<Vec<usize>> {
 }
 
 /// Broadcasts `shape` into `into`, as NumPy does. For sizes that may be symbolic, `shapes.py` has the same rule.
-fn broadcast(into: &mut Dims, shape: &[i64]) -> Result<(), ()> {
+fn broadcast(into: &mut Numbers, shape: &[i64]) -> Result<(), ()> {
     if let Some(missing @ 1..) = shape.len().checked_sub(into.len()) {
-        let mut longer = Dims::zeros(shape.len());
+        let mut longer = Numbers::zeros(shape.len());
         longer[..missing].fill(1);
         longer[missing..].copy_from_slice(into);
         *into = longer;

@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 
-use dlbridge::ffi::lost_bits;
 use dlbridge::protocol::Refusal;
 use dlbridge::{DType, DescriptorError, ErrorKind, ShapeField, TypeCode};
 use pyo3::exceptions::{
@@ -205,7 +204,7 @@ pub(crate) struct Conversion {
 impl Conversion {
     /// `None` without a dtype to convert to.
     pub(crate) fn of(from: DType, wanted: &[DType]) -> Option<Self> {
-        let lost = |to: &&DType| lost_bits(from, **to).unwrap_or(u32::MAX);
+        let lost = |to: &&DType| from.lost_bits(**to).unwrap_or(u32::MAX);
         wanted.iter().min_by_key(lost).map(|&to| Self { from, to })
     }
 
@@ -246,9 +245,9 @@ impl Conversion {
 
     /// What is lost, other than digits.
     pub(crate) fn loss(&self) -> &'static str {
-        let is_float = |dtype: DType| lost_bits(dtype, DType::F64).is_some() && !is_integer(dtype);
+        let is_float = |dtype: DType| dtype.lost_bits(DType::F64).is_some() && !is_integer(dtype);
         match self {
-            _ if lost_bits(self.from, self.to).is_some() => "",
+            _ if self.from.lost_bits(self.to).is_some() => "",
             _ if self.is_real_part() => ", without the imaginary parts",
             Self { to: DType::BOOL, .. } => ", which says what is not 0",
             _ if is_float(self.from) => ", without the fractions",

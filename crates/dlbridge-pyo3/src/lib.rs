@@ -61,6 +61,8 @@
 //! | the caller's array | new memory of its framework | [`Allocator::of`] |
 //! | a Python class of my own | every framework to import it | [`ExportDlpack`], [`dlpack_class`] |
 //! | the same | to pickle it | [`Pickle`] |
+//! | a function that launches kernels, on any thread | the device's context to be current | `CurrentContext::of`, by the feature `cuda` |
+//! | a function that code in C calls, with or without the GIL | Python | [`attach`] |
 //! | a module for free-threaded Python | threads that do not slow each other | [`defer_reference_counts`] |
 //! | a tensor error or a Python exception | to return it | [`Result`], with `?` |
 
@@ -106,12 +108,12 @@ pub use ffi::class::defer_reference_counts;
 #[doc(hidden)]
 pub use ffi::class::freeze;
 #[cfg(feature = "cuda")]
-#[doc(hidden)]
 pub use ffi::driver::CurrentContext;
 pub use framework::{Allocator, CallerArray, Output};
 #[doc(hidden)]
 pub use import::import_as_consumer;
 pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
+pub use interpreter::attach;
 #[doc(hidden)]
 pub use interpreter::made::{Entries, Made};
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{object_with, table_of, take};
-use dlbridge::ffi::BorrowedTensor;
+use dlbridge::ffi::from_owner_raw;
 use dlbridge::sys::{DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLTensor};
 use dlbridge::{ArcTensor, DType, Device, Flags, Tensor, cudarc_0_19};
 use dlbridge_pyo3::{
@@ -107,13 +107,9 @@ fn the_default_stream_waits_for_those_who_ask_for_none() {
             assert_eq!(read(&tensor), [1; 4], "{object}: by the exchange table");
         }
         for (object, _late) in kinds(py) {
-            let mut descriptor =
-                common::borrow(table_of(&object), &object).expect("it is borrowed");
-            let mut strides = BorrowedTensor::NO_STRIDES;
+            let descriptor = common::borrow(table_of(&object), &object).expect("it is borrowed");
             // SAFETY: the object lives longer, and nobody writes.
-            let borrowed =
-                unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }
-                    .expect("legal");
+            let borrowed = unsafe { from_owner_raw((), &descriptor, Flags::NONE) }.expect("legal");
             assert_eq!(read(&borrowed), [1; 4], "{object}: borrowed");
         }
     });

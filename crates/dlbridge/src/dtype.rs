@@ -250,24 +250,34 @@ pub(crate) const fn is_width(bits: u8) -> bool {
     bits.is_power_of_two() || bits < 8 && bits != 0
 }
 
-/// The bits of a value that a conversion of elements may lose: of its digits, and of a float's exponent; `None` where it
-/// changes more than that, as a float that becomes an integer.
-#[must_use]
-pub fn lost_bits(from: DType, to: DType) -> Option<u32> {
-    let is_complex = |dtype: DType| matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
-    if is_complex(from) && !is_complex(to) {
-        return None;
-    }
-    let (from, to) = (Digits::of(from)?, Digits::of(to)?);
-    match (from.exponent, to.exponent) {
-        (None, None) => {
-            let fits = from.count <= to.count && (to.is_signed || !from.is_signed);
-            fits.then_some(0)
+impl DType {
+    /// The bits of a value that a conversion of elements may lose: of its digits, and of a float's exponent. `None` where
+    /// it changes more than that, as a float that becomes an integer.
+    ///
+    /// ```
+    /// use dlbridge::DType;
+    ///
+    /// assert_eq!(DType::F32.lost_bits(DType::F64), Some(0));
+    /// assert_eq!(DType::I64.lost_bits(DType::F64), Some(10)); // of the 63 digits
+    /// assert_eq!(DType::F64.lost_bits(DType::I64), None);
+    /// ```
+    #[must_use]
+    pub fn lost_bits(self, to: Self) -> Option<u32> {
+        let is_complex = |dtype: Self| matches!(dtype.code, TypeCode::COMPLEX | TypeCode::BCOMPLEX);
+        if is_complex(self) && !is_complex(to) {
+            return None;
         }
-        (None, Some(_)) => Some(from.count.saturating_sub(to.count)),
-        (Some(_), None) => None,
-        (Some(own), Some(other)) => {
-            Some(from.count.saturating_sub(to.count) + own.saturating_sub(other))
+        let (from, to) = (Digits::of(self)?, Digits::of(to)?);
+        match (from.exponent, to.exponent) {
+            (None, None) => {
+                let fits = from.count <= to.count && (to.is_signed || !from.is_signed);
+                fits.then_some(0)
+            }
+            (None, Some(_)) => Some(from.count.saturating_sub(to.count)),
+            (Some(_), None) => None,
+            (Some(own), Some(other)) => {
+                Some(from.count.saturating_sub(to.count) + own.saturating_sub(other))
+            }
         }
     }
 }
@@ -388,7 +398,7 @@ mod tests {
             (DType::BCOMPLEX32, DType::COMPLEX64, Some(0)),
             (DType::F32.with_lanes(2), DType::F32, None),
         ] {
-            assert_eq!(lost_bits(from, to), expected, "{from} {to}");
+            assert_eq!(from.lost_bits(to), expected, "{from} {to}");
         }
     }
 }

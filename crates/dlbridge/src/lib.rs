@@ -21,6 +21,8 @@
 //! | a dtype and a shape | the bytes that a tensor of them needs | [`DType::contiguous_nbytes`] |
 //! | a borrowed array | a `DLTensor*` for a C function | [`TensorRef`], [`TensorMut`] |
 //! | a raw managed tensor | a `Tensor` that owns it | [`Tensor::from_raw`] |
+//! | an address in host memory | a view, of a layout that is measured once | [`Layout::new`], [`View::from_raw`] |
+//! | two tensors, one of which is written | whether they have a byte in common | [`TensorRef::may_share_memory`] |
 //! | a tensor | a raw managed tensor | [`Tensor::into_raw`] |
 //!
 //! ```
@@ -70,6 +72,7 @@ pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
+pub use layout::Layout;
 pub use memory::handle::ManagedTensor;
 #[cfg(feature = "rayon")]
 pub use memory::thread_pool;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::rooms::{first, names};
 
 /// The folders of neighbours.
-const NEIGHBOURS: [&str; 1] = ["extras/sealed/"];
+const NEIGHBOURS: [&str; 2] = ["crates/dlbridge-operators/", "extras/sealed/"];
 /// The crates whose hidden items they do without, and their sources.
 const CRATES: [(&str, &str); 2] =
     [("dlbridge", "crates/dlbridge/src/"), ("dlbridge_pyo3", "crates/dlbridge-pyo3/src/")];

@@ -3,19 +3,13 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
-use dlbridge::ffi::BorrowedTensor;
-use dlbridge::sys::DLTensor;
-use dlbridge::{Error, Flags, MAX_RANK, layout};
+use dlbridge::{Error, Flags, Tensor};
 
-use super::operand::{Operand, Slot, Written, described};
+use super::operand::{Operand, Slot, Written};
 use super::{ForArgument, Launch};
 use crate::device::{DeviceValue, DeviceValues, OnDevice};
 use crate::{DeviceStream, Failure};
-
-/// A descriptor, and room for strides.
-type Descriptor = (DLTensor, [MaybeUninit<i64>; MAX_RANK]);
 
 /// How a framework makes a tensor of a call contiguous.
 pub(crate) trait Copies {
@@ -34,7 +28,6 @@ pub struct DeviceCall<'c, 's> {
     stream: &'c DeviceStream<'c>,
     slots: &'c mut [Slot<'s>],
     copies: &'c mut dyn Copies,
-    descriptors: Vec<Option<Descriptor>>,
 }
 
 /// A parameter of a CUDA function, whose type the compiler infers from the call.
@@ -88,17 +81,18 @@ pub(crate) fn call_on_device(
     slots: &mut [Slot<'_>],
     copies: &mut dyn Copies,
 ) -> Result<(), Failure> {
-    let mut call = DeviceCall { stream, slots, copies, descriptors: Vec::new() };
+    let mut call = DeviceCall { stream, slots, copies };
     launch(&mut call)
 }
 
 /// # Safety
 ///
-/// As for [`BorrowedTensor::from_raw`].
-unsafe fn validated(descriptor: &mut Descriptor) -> Result<BorrowedTensor<'_>, Error> {
-    let (tensor, room) = descriptor;
-    // SAFETY: the caller's duty.
-    unsafe { BorrowedTensor::from_raw(tensor, room, Flags::NONE) }
+/// The tensor is dropped before the operand's memory is freed.
+unsafe fn borrowed(operand: &Operand<'_>) -> Result<Tensor, Error> {
+    let Operand { data, dtype, device, .. } = *operand;
+    let tensor = Tensor::builder(()).dtype(dtype).shape(operand.shape());
+    // SAFETY: the operand's elements, by its invariant (R1); the caller's duty.
+    unsafe { tensor.strides(operand.strides()).build_raw(data, device, Flags::NONE) }
 }
 
 impl DeviceCall<'_, '_> {
@@ -119,7 +113,7 @@ impl DeviceCall<'_, '_> {
         for (slot, must_be) in self.slots.iter_mut().zip(contiguous) {
             let is_written = matches!(slot, Slot::Write(_));
             let (Slot::Read(operand) | Slot::Write(Written(operand))) = slot else { continue };
-            if must_be && !layout::is_contiguous(operand.shape(), operand.strides()) {
+            if must_be && !operand.tensor()?.is_contiguous() {
                 let data = self.copies.contiguous(number, operand, is_written)?;
                 // SAFETY: contiguous memory of these extents, which the framework keeps for the order of the stream
                 // (T14).
@@ -127,24 +121,17 @@ impl DeviceCall<'_, '_> {
             }
             number += 1;
         }
-        let describe = |slot: &Slot<'_>| {
-            let operand = slot.tensor()?;
-            let Operand { data, dtype, device, .. } = *operand;
-            let lists = (operand.shape(), operand.strides());
-            Some((described(data, dtype, device, lists), BorrowedTensor::NO_STRIDES))
-        };
-        self.descriptors = self.slots.iter().map(describe).collect();
         let mut values = Vec::with_capacity(N);
-        for (slot, descriptor) in self.slots.iter().zip(&mut self.descriptors) {
-            // SAFETY: the operands' elements, by their invariant, which are repeated along axes without a stride; the
-            // lists live as long (R1, R2).
-            let tensor = descriptor.as_mut().map(|one| unsafe { validated(one) }).transpose()?;
-            values.push(DeviceValue(match (slot, tensor) {
-                (Slot::Read(_), Some(tensor)) => OnDevice::Read(tensor),
-                (Slot::Write(_), Some(tensor)) => OnDevice::Write(tensor),
-                (Slot::Scalar(scalar), _) => OnDevice::Scalar(*scalar),
-                _ => OnDevice::Absent,
-            }));
+        for slot in &*self.slots {
+            // SAFETY: the value borrows the slot (R2).
+            let tensor = |operand| unsafe { borrowed(operand) };
+            let value = match slot {
+                Slot::Read(operand) => OnDevice::Read(tensor(operand)?),
+                Slot::Write(Written(operand)) => OnDevice::Write(tensor(operand)?),
+                Slot::Absent => OnDevice::Absent,
+                Slot::Scalar(scalar) => OnDevice::Scalar(*scalar),
+            };
+            values.push(DeviceValue(value, PhantomData));
         }
         Ok((self.stream, DeviceValues(values.into_iter())))
     }

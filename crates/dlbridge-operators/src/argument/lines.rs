@@ -5,11 +5,10 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
-use dlbridge::ffi::Dims;
-
 use super::rows::{Place, Rows, Value};
 use super::{Argument, Parameter};
 use crate::Failure;
+use crate::few::Numbers;
 
 /// A walk over the rows of a call. It is used once, because the rows move.
 ///
@@ -62,7 +61,7 @@ impl Walk<'_, '_> {
                 call(unsafe { lines.next() })?;
             }
             let Some(outer @ 1..) = leading.len().checked_sub(1) else { return Ok(()) };
-            let index = index.get_or_insert_with(|| Dims::zeros(outer));
+            let index = index.get_or_insert_with(|| Numbers::zeros(outer));
             if !next(leading, index, places) {
                 return Ok(());
             }

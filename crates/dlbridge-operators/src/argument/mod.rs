@@ -1,7 +1,6 @@
 //! The parameters of an operator's function: which types they have, and how each gets its value.
 
 pub(crate) mod device_call;
-pub(crate) mod few;
 pub(crate) mod lines;
 pub(crate) mod operand;
 pub(crate) mod rows;

@@ -7,11 +7,11 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use dlbridge::ffi::{BorrowedTensor, Bytes, Dims};
 use dlbridge::sys::{DLDataType, DLTensor};
-use dlbridge::{Access, DType, Device, Error, Flags, Tensor, layout};
+use dlbridge::{Access, DType, Device, Error, Tensor, TensorRef};
 
 use crate::Failure;
+use crate::few::{Numbers, make_contiguous};
 use crate::kind::Scalar;
 use crate::writable::Writable;
 
@@ -56,7 +56,7 @@ pub(crate) struct Operand<'a> {
     pub(crate) dtype: DType,
     pub(crate) device: Device,
     /// The extents, then the strides, which count elements.
-    lists: Dims,
+    lists: Numbers,
     memory: PhantomData<&'a mut c_void>,
 }
 
@@ -86,14 +86,11 @@ impl<'a> Written<'a> {
     /// If the memory is not contiguous, or none.
     pub(crate) unsafe fn zeroed(operand: Operand<'a>) -> Result<Self, Failure> {
         if operand.device == Device::CPU {
-            if !layout::is_contiguous(operand.shape(), operand.strides()) {
+            let result = operand.tensor()?;
+            if !result.is_contiguous() {
                 return Err(Failure::new("expected a contiguous result"));
             }
-            let elements = layout::span(operand.shape(), operand.strides())?.len;
-            let bytes = layout::nbytes(elements, operand.dtype, Flags::NONE)?;
-            if bytes > 0 && operand.data.is_null() {
-                return Err(Failure::new("expected memory for a result, found a null pointer"));
-            }
+            let bytes = result.nbytes();
             if bytes > 0 {
                 // SAFETY: so many contiguous bytes (the invariant, R1), which may be written (the caller's duty).
                 unsafe { operand.data.cast::<u8>().write_bytes(0, bytes) };
@@ -134,12 +131,12 @@ impl<'a> Operand<'a> {
         shape: &[i64],
         strides: Option<&[i64]>,
     ) -> Self {
-        let mut lists = Dims::zeros(2 * shape.len());
+        let mut lists = Numbers::zeros(2 * shape.len());
         let (extents, steps) = lists.split_at_mut(shape.len());
         extents.copy_from_slice(shape);
         match strides {
             Some(strides) => steps.copy_from_slice(strides),
-            None => layout::contiguous_strides(shape, steps),
+            None => make_contiguous(shape, steps, 1),
         }
         Self { data, dtype, device: Device::CPU, lists, memory: PhantomData }
     }
@@ -170,7 +167,7 @@ impl<'a> Operand<'a> {
             let rank = self.lists.len() / 2;
             self.lists.split_at_mut(rank)
         };
-        layout::contiguous_strides(shape, strides);
+        make_contiguous(shape, strides, 1);
     }
 
     /// The address of the first element.
@@ -178,17 +175,28 @@ impl<'a> Operand<'a> {
         self.data.addr()
     }
 
-    /// Validates the description.
+    /// The description, validated.
     ///
     /// # Errors
     ///
     /// If the address is null, the numbers are too large, or there are too many axes.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut room = BorrowedTensor::NO_STRIDES;
-        let mut tensor =
-            described(self.data, self.dtype, self.device, (self.shape(), self.strides()));
-        // SAFETY: the operand's elements, by its invariant, and lists that live as long (R1, R2).
-        unsafe { BorrowedTensor::from_raw(&mut tensor, &mut room, Flags::NONE) }.map(drop)
+    pub(super) fn tensor(&self) -> Result<TensorRef<'_>, Error> {
+        // Without axes there are no lists.
+        let list = |numbers: &[i64]| match numbers {
+            [] => ptr::null_mut(),
+            numbers => numbers.as_ptr().cast_mut(),
+        };
+        let tensor = DLTensor {
+            data: self.data,
+            device: self.device.into(),
+            ndim: self.shape().len() as i32,
+            dtype: DLDataType::from(self.dtype),
+            shape: list(self.shape()),
+            strides: list(self.strides()),
+            byte_offset: 0,
+        };
+        // SAFETY: the operand's elements, by its invariant, and lists that live as long, which no code writes (R1, R2).
+        unsafe { TensorRef::from_raw(&raw const tensor) }
     }
 
     /// A tensor in host memory, to read.
@@ -229,7 +237,7 @@ impl<'a> Operand<'a> {
         }
         let missing = leading.len().checked_sub(front).ok_or_else(mismatch)?;
         let rank = leading.len() + inner.len();
-        let mut lists = Dims::zeros(2 * rank);
+        let mut lists = Numbers::zeros(2 * rank);
         let (extents, steps) = lists.split_at_mut(rank);
         extents[..leading.len()].copy_from_slice(leading);
         extents[leading.len()..].copy_from_slice(inner);
@@ -248,28 +256,20 @@ impl<'a> Operand<'a> {
     /// Whether writing to it is well defined, beside tensors that are read: no element has two indices, and none is
     /// one of theirs.
     pub(crate) fn check_written(&self, name: &str, others: &[Slot<'_>]) -> Result<(), Failure> {
-        if layout::may_overlap(self.shape(), self.strides()) {
+        let own = self.tensor()?;
+        if own.may_overlap() {
             return Err(Failure::new(format!(
                 "{name}: expected elements that are written once, found some that are written more than once; pass a copy"
             )));
         }
-        let Some(own) = self.bytes()? else { return Ok(()) };
         for other in others.iter().filter_map(Slot::tensor).filter(|other| !ptr::eq(*other, self)) {
-            if other.bytes()?.is_some_and(|other| own.overlaps(&other)) {
+            if own.may_share_memory(&other.tensor()?) {
                 return Err(Failure::new(format!(
                     "{name}: expected memory that no other argument has, found some that is another one's; pass a copy"
                 )));
             }
         }
         Ok(())
-    }
-
-    /// The bytes of the elements; `None` without elements.
-    fn bytes(&self) -> Result<Option<Bytes>, Failure> {
-        // Checks that no size overflows.
-        layout::span(self.shape(), self.strides())?;
-        let size = self.dtype.itemsize().unwrap_or(1);
-        Ok(Bytes::of(self.data.addr(), self.shape(), self.strides(), size))
     }
 
     /// Copies the values to another operand, unless they are there.
@@ -282,16 +282,16 @@ impl<'a> Operand<'a> {
     ///
     /// If the dtypes or shapes differ, or one is not contiguous.
     pub(crate) unsafe fn copy_to(&self, to: &Operand<'_>) -> Result<(), Failure> {
-        let is_contiguous = |one: &Operand<'_>| layout::is_contiguous(one.shape(), one.strides());
+        let own = self.tensor()?;
         if (self.dtype, self.shape()) != (to.dtype, to.shape())
-            || !is_contiguous(self)
-            || !is_contiguous(to)
+            || !own.is_contiguous()
+            || !to.tensor()?.is_contiguous()
         {
             return Err(Failure::new(
                 "expected a result with the extents of the argument in place",
             ));
         }
-        let bytes = self.dtype.contiguous_nbytes(self.shape())?;
+        let bytes = own.nbytes();
         if self.data != to.data && bytes > 0 {
             let (from, to) = (self.data.cast::<u8>(), to.data.cast::<u8>());
             // SAFETY: as many bytes each (the invariant, R1), which may overlap; the caller's duty.
@@ -303,26 +303,4 @@ impl<'a> Operand<'a> {
 
 fn mismatch() -> Failure {
     Failure::new("expected leading axes that broadcast")
-}
-
-/// The descriptor of a tensor with these lists, which no code writes.
-pub(super) fn described(
-    data: *mut c_void,
-    dtype: DType,
-    device: Device,
-    (shape, strides): (&[i64], &[i64]),
-) -> DLTensor {
-    let list = |numbers: &[i64]| match numbers {
-        [] => ptr::null_mut(),
-        numbers => numbers.as_ptr().cast_mut(),
-    };
-    DLTensor {
-        data,
-        device: device.into(),
-        ndim: shape.len() as i32,
-        dtype: DLDataType::from(dtype),
-        shape: list(shape),
-        strides: list(strides),
-        byte_offset: 0,
-    }
 }

@@ -7,12 +7,11 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use dlbridge::ffi::{RowLayout, TypedRow};
-use dlbridge::{DType, Element, View, ViewMut};
+use dlbridge::{DType, Element, Layout, View, ViewMut};
 
-use super::few::Few;
 use super::operand::Slot;
 use crate::Failure;
+use crate::few::Few;
 use crate::kind::{Kind, Scalar};
 
 /// The rows of a call.
@@ -45,19 +44,19 @@ pub struct Part<'a>(Kept<'a>);
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 enum Kept<'a> {
-    Read(RowLayout<'a>),
-    Write(RowLayout<'a>),
+    Read(Layout<'a>),
+    Write(Layout<'a>),
     Absent,
     Scalar(Kind),
 }
 
 /// Rows to read.
 #[derive(Debug, Clone, Copy)]
-pub struct Read<'a, T>(TypedRow<'a, T>);
+pub struct Read<'a, T>(Layout<'a>, PhantomData<T>);
 
 /// Rows to write.
 #[derive(Debug, Clone, Copy)]
-pub struct Write<'a, T>(TypedRow<'a, T>);
+pub struct Write<'a, T>(Layout<'a>, PhantomData<T>);
 
 /// Scalars of a type.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +98,7 @@ impl<'a> Rows<'a> {
                 return Ok(());
             }
         };
-        operand.check()?;
+        operand.tensor()?;
         let front = self.leading.len();
         if operand.shape().get(..front) != Some(self.leading) {
             return Err(Failure::new("expected the leading axes of the call"));
@@ -121,7 +120,7 @@ impl<'a> Rows<'a> {
         (shape, strides): (&'a [i64], &'a [i64]),
         is_written: bool,
     ) -> Result<Part<'a>, Failure> {
-        let layout = RowLayout::measure(shape, strides, dtype)?;
+        let layout = Layout::new(shape, strides, dtype)?;
         self.writes |= is_written && !shape.contains(&0);
         Ok(Part(if is_written { Kept::Write(layout) } else { Kept::Read(layout) }))
     }
@@ -177,6 +176,12 @@ impl Place<'_> {
     }
 }
 
+/// A view of the dtype that `Part::read` or `Part::write` compared.
+#[inline(always)]
+fn typed<V>(view: Result<V, dlbridge::Error>) -> V {
+    view.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
 fn address<S>(value: &S) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }
@@ -184,12 +189,18 @@ fn address<S>(value: &S) -> *mut c_void {
 impl<'v> Part<'v> {
     #[inline(always)]
     pub(crate) fn read<T: Element>(self) -> Option<Read<'v, T>> {
-        if let Kept::Read(layout) = self.0 { layout.of().map(Read) } else { None }
+        match self.0 {
+            Kept::Read(layout) if layout.dtype() == T::DTYPE => Some(Read(layout, PhantomData)),
+            _ => None,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn write<T: Element>(self) -> Option<Write<'v, T>> {
-        if let Kept::Write(layout) = self.0 { layout.of().map(Write) } else { None }
+        match self.0 {
+            Kept::Write(layout) if layout.dtype() == T::DTYPE => Some(Write(layout, PhantomData)),
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -202,7 +213,7 @@ impl<'v, T: Element> Value<'v, Read<'v, T>> {
     #[inline(always)]
     pub(crate) fn view(self) -> View<'v, T> {
         // SAFETY: the elements of this row (the invariant of this file), which are borrowed for `'v` (R1, R2).
-        unsafe { self.0.0.view(self.1) }
+        typed(unsafe { View::from_raw(self.1.cast_const().cast(), self.0.0) })
     }
 }
 
@@ -218,7 +229,7 @@ impl<'v, T: Element> Value<'v, Write<'v, T>> {
     pub(crate) fn view_mut(self) -> ViewMut<'v, T> {
         // SAFETY: as above; written, and each value of a row is used once, so that no other code accesses the
         // elements (T10, T13).
-        unsafe { self.0.0.view_mut(self.1) }
+        typed(unsafe { ViewMut::from_raw(self.1.cast(), self.0.0) })
     }
 }
 

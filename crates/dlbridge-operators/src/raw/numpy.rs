@@ -1,12 +1,12 @@
 //! NumPy's universal functions: makes one of an operator by the C API of the NumPy that is installed.
 //! Invariant: no panic leaves a loop; its error is raised when the loop has returned to NumPy.
 
-use dlbridge_pyo3::error_of;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::ptr;
 
-use dlbridge::{DType, layout};
+use dlbridge::DType;
+use dlbridge_pyo3::attach;
 use pyo3::exceptions::{PyModuleNotFoundError, PyTypeError, PyValueError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
@@ -14,12 +14,11 @@ use pyo3::types::PyCapsule;
 
 use super::lanes::{Lane, apart, copied, zero};
 use crate::Failure;
-use crate::argument::few::Few;
 use crate::argument::rows::Rows;
 use crate::argument::{Instance, Parameter};
-use crate::attach::{is_error_set, set_error};
 use crate::call::guarded;
 use crate::definition::{Checked, Operator, checked};
+use crate::few::{Few, make_contiguous};
 use crate::kind::Kind;
 use crate::signature::{Axis, Signature};
 
@@ -69,7 +68,7 @@ const DTYPES: [(c_char, DType); 14] = [
 
 /// The universal function of an operator, with one loop for each instance whose dtypes NumPy has.
 pub(crate) fn ufunc<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let failed = |error: Failure| error_of::<PyTypeError>(error.to_string());
+    let failed = |error: Failure| PyTypeError::new_err(error.to_string());
     let operator = checked::<O>().map_err(failed)?;
     let (signature, all) = (&operator.signature, operator.parameters);
     if all.iter().any(|one| matches!(one.kind, Kind::Optional(_) | Kind::InPlace(_))) {
@@ -92,9 +91,8 @@ pub(crate) fn ufunc<O: Operator>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let (count, outputs) = (data.len() as c_int, signature.outputs.len());
     let inputs = all.len() - outputs;
     let loops: Vec<Loop> = vec![inner::<O>; data.len()];
-    let text = |text: &str| {
-        CString::new(text).map_err(|error| error_of::<PyValueError>(error.to_string()))
-    };
+    let text =
+        |text: &str| CString::new(text).map_err(|error| PyValueError::new_err(error.to_string()));
     let (name, doc) = (text(operator.name)?, text(O::DOC.trim())?);
     let written = if signature.is_whole { None } else { Some(text(&notation(signature, all))?) };
     let written_ptr = written.as_ref().map_or(ptr::null(), |written| written.as_ptr());
@@ -165,7 +163,7 @@ unsafe extern "C" fn inner<O: Operator>(
     steps: *const isize,
     instance: *mut c_void,
 ) {
-    if FAILED.get() && is_error_set() {
+    if FAILED.get() && attach(PyErr::occurred) {
         return;
     }
     FAILED.set(false);
@@ -206,7 +204,7 @@ unsafe extern "C" fn inner<O: Operator>(
     });
     if let Err(error) = result {
         FAILED.set(true);
-        set_error(&error.to_string());
+        attach(|py| PyValueError::new_err(error.to_string()).restore(py));
     }
 }
 
@@ -261,8 +259,7 @@ unsafe fn call(
             // SAFETY: NumPy's array (T13).
             let copy = unsafe { copied(data, itemsize, shape, strides) };
             data = copy.as_ptr().cast_mut().cast();
-            layout::contiguous_strides(shape, strides);
-            strides.iter_mut().for_each(|stride| *stride *= itemsize as i64);
+            make_contiguous(shape, strides, itemsize as i64);
             copies.push(copy);
         }
         let step = strides[0] as isize;

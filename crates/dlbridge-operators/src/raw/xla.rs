@@ -8,7 +8,6 @@ mod direct;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 
-use dlbridge::ffi::catch;
 use dlbridge::{DType, Device};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,6 +15,7 @@ use pyo3::prelude::*;
 use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
 use crate::definition::{Checked, Operator, checked};
+use crate::failure::catch;
 use crate::kind::{Kind, Scalar};
 use crate::{DeviceStream, Failure};
 
@@ -153,7 +153,7 @@ pub(crate) unsafe extern "C" fn handler<O: Operator, const CUDA: bool>(
         return ptr::null_mut();
     }
     let result = catch(|| execute::<CUDA>(checked::<O>()?, frame));
-    match result.unwrap_or_else(|panic| Err(Failure::new(panic.words()))) {
+    match result.unwrap_or_else(Err) {
         Ok(()) => ptr::null_mut(),
         Err(error) => {
             let message = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();

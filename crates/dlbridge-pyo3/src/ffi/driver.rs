@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use dlbridge::Device;
+use dlbridge::{Device, DeviceKind};
 use libloading::Library;
 
 use crate::{Error, Result};
@@ -355,8 +355,19 @@ impl Drop for Event {
     }
 }
 
-/// The primary context of a device, current on this thread until this is dropped; then the former one is.
-#[doc(hidden)]
+/// The primary context of a CUDA device, which frameworks use: current on this thread until this is dropped; then the
+/// former one is. The driver launches kernels in the current context.
+///
+/// ```
+/// use dlbridge::Device;
+/// use dlbridge_pyo3::CurrentContext;
+///
+/// match CurrentContext::of(Device::cuda(0)) {
+///     Ok(_current) => println!("kernels can be launched here"),
+///     Err(error) => println!("{error}"), // there is no driver, or no such device
+/// }
+/// assert!(CurrentContext::of(Device::CPU).is_err());
+/// ```
 #[derive(Debug)]
 #[must_use = "the context is current while this lives"]
 pub struct CurrentContext {
@@ -370,8 +381,14 @@ impl CurrentContext {
     ///
     /// # Errors
     ///
-    /// A `BufferError` if there is no driver, or it refuses.
+    /// A `BufferError` for other devices than CUDA's, without a driver, or if it refuses.
     pub fn of(device: Device) -> Result<Self> {
+        if device.kind != DeviceKind::CUDA {
+            return Err(Error::buffer(format!(
+                "expected a device such as {}, found {device}",
+                Device::cuda(0)
+            )));
+        }
         let driver = Driver::get()?;
         let context = driver.primary_context(device)?;
         // SAFETY: a context that exists, because it is never released (F7).

@@ -184,6 +184,52 @@ pub(crate) fn release(object: Bound<'_, PyAny>) {
     stopping(|| unsafe { decrease.unwinding()(object) });
 }
 
+/// Runs work that needs Python, in a function that code in C calls with or without the GIL.
+///
+/// [`Python::attach`] does not see that C has released the GIL if a function of PyO3 is further up on the stack: it takes
+/// the thread for attached, and Python then crashes. This function asks Python itself.
+///
+/// ```
+/// use dlbridge_pyo3::attach;
+/// use pyo3::prelude::*;
+///
+/// /// A callback of a library in C.
+/// extern "C" fn warn(percent: i32) {
+///     let text = format!("{percent} % are done");
+///     let warned = attach(|py| py.import("warnings")?.call_method1("warn", (text,)).map(drop));
+///     warned.unwrap_or_else(|error| eprintln!("{error}"));
+/// }
+/// # Python::initialize();
+/// # warn(50);
+/// # Python::attach(|py| py.detach(|| warn(100)));
+/// ```
+///
+/// A thread that calls it after Python has ended stops, as in CPython 3.14.
+pub fn attach<R>(work: impl FnOnce(Python<'_>) -> R) -> R {
+    let _attached = Attached::new();
+    // PyO3 counts this thread as attached as well, so that it drops Python objects at once.
+    through_pyo3(|| Python::attach(work))
+}
+
+struct Attached(ffi::PyGILState_STATE);
+
+impl Attached {
+    fn new() -> Self {
+        while !is_initialized() {
+            thread::park();
+        }
+        // SAFETY: Python runs; any thread may call it, attached or not (F1).
+        Self(unsafe { ffi::PyGILState_Ensure() })
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: the state of the call that attached this thread, once (F1, R7).
+        unsafe { ffi::PyGILState_Release(self.0) };
+    }
+}
+
 /// Runs work that calls Python through PyO3. The unwinding of a thread that Python ends would drop objects
 /// in PyO3's frames without the GIL, and end the process.
 pub fn through_pyo3<R>(work: impl FnOnce() -> R) -> R {

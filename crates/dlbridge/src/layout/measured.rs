@@ -8,9 +8,19 @@ use crate::{DType, DescriptorError, Error, Flags};
 /// A shape and strides that were measured: no extent is negative, and the element count, the size
 /// in bytes and the distance in bytes between any two elements fit `isize`.
 ///
-/// Every descriptor, and every checked description of memory, is made from a `Layout`.
+/// Every tensor and every view has one. It is measured once for memory at many addresses: see
+/// [`View::from_raw`](crate::View::from_raw).
+///
+/// ```
+/// use dlbridge::{DType, Layout};
+///
+/// let column = Layout::new(&[3], &[2], DType::F32)?;
+/// assert_eq!((column.shape(), column.strides(), column.dtype()), (&[3][..], &[2][..], DType::F32));
+/// assert!(Layout::new(&[i64::MAX, 2], &[2, 1], DType::F32).is_err());
+/// # Ok::<(), dlbridge::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout<'a> {
+pub struct Layout<'a> {
     pub(super) shape: &'a [i64],
     pub(super) strides: &'a [i64],
     pub(super) dtype: DType,
@@ -19,7 +29,18 @@ pub(crate) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Measures a shape with its strides.
+    /// Measures a shape with its strides, which count elements, outermost axis first.
+    ///
+    /// # Errors
+    ///
+    /// A negative extent, sizes that overflow, an impossible dtype, too many axes, or shape and strides of different
+    /// length.
+    #[inline]
+    pub fn new(shape: &'a [i64], strides: &'a [i64], dtype: DType) -> Result<Self, Error> {
+        Self::measure(shape, strides, dtype, Flags::NONE)
+    }
+
+    /// As [`new`](Self::new), with the flag of elements that are padded.
     ///
     /// # Errors
     ///
@@ -76,18 +97,24 @@ impl<'a> Layout<'a> {
         Self { shape, strides, dtype, padding: padding(flags) }
     }
 
+    /// The extents, outermost axis first.
+    #[must_use]
     #[inline]
-    pub(crate) fn shape(&self) -> &'a [i64] {
+    pub fn shape(&self) -> &'a [i64] {
         self.shape
     }
 
+    /// The steps along each axis, in elements.
+    #[must_use]
     #[inline]
-    pub(crate) fn strides(&self) -> &'a [i64] {
+    pub fn strides(&self) -> &'a [i64] {
         self.strides
     }
 
+    /// The type of the elements.
+    #[must_use]
     #[inline]
-    pub(crate) fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.dtype
     }
 

@@ -20,7 +20,8 @@ pub use self::arithmetic::{
     nbytes, span,
 };
 pub(crate) use self::blocks::{Axis, Blocks, by_stride};
-pub(crate) use self::measured::{Layout, Lists, OwnedLayout};
+pub use self::measured::Layout;
+pub(crate) use self::measured::{Lists, OwnedLayout};
 pub use self::part::Place;
 pub(crate) use self::part::{Cut, Placement};
 pub use self::range::{Bytes, Comb};
@@ -34,7 +35,7 @@ pub(crate) const INLINE_RANK: usize = 8;
 
 /// A list of extents or strides.
 #[derive(Clone, Debug)]
-pub struct Dims(Places);
+pub(crate) struct Dims(Places);
 
 #[derive(Clone, Debug)]
 enum Places {
@@ -50,8 +51,7 @@ struct Many(Box<[i64]>);
 impl Dims {
     /// A list of zeros.
     #[inline]
-    #[must_use]
-    pub fn zeros(len: usize) -> Self {
+    pub(crate) fn zeros(len: usize) -> Self {
         Self(if len <= INLINE_RANK {
             Places::Inline { len: len as u8, values: [0; INLINE_RANK] }
         } else {

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use super::accessors::{metadata, reading, writing};
 use crate::memory::descriptor::Borrowed;
 use crate::memory::{Checked, Handle};
-use crate::{Error, Flags};
+use crate::{Error, Flags, layout};
 
 /// An owning handle to the memory of a tensor: a shape, strides, an element type, a device and the
 /// elements, described as DLPack does.
@@ -213,6 +213,40 @@ impl<'a> TensorRef<'a> {
     #[inline]
     pub(crate) fn borrowed(&self) -> &Borrowed<'a> {
         &self.0
+    }
+
+    /// Whether two different indices may reach one element, as those of a broadcast axis do. `false` is a proof; `true` can
+    /// be wrong for unusual strides.
+    ///
+    /// ```
+    /// use dlbridge::{Parts, TensorRef};
+    ///
+    /// let numbers = [1.0_f32, 2.0];
+    /// let tensor = TensorRef::from(&numbers[..]);
+    /// assert!(!tensor.may_overlap() && tensor.broadcast_to(&[3, 2])?.may_overlap());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    pub fn may_overlap(&self) -> bool {
+        layout::may_overlap(self.shape(), self.strides())
+    }
+
+    /// Whether an element of one may have a byte in common with an element of the other. `false` is a proof; `true` can be
+    /// wrong for parts that interleave.
+    ///
+    /// ```
+    /// use dlbridge::{Parts, Tensor};
+    ///
+    /// let matrix = Tensor::from([1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+    /// let matrix = matrix.as_tensor_ref();
+    /// let (left, right) = matrix.split_at(1, 1)?;
+    /// assert!(!left.may_share_memory(&right) && left.may_share_memory(&matrix));
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    #[must_use]
+    pub fn may_share_memory(&self, other: &TensorRef<'_>) -> bool {
+        let bytes = (self.checked().bytes_of_elements(), other.checked().bytes_of_elements());
+        matches!(bytes, (Some(own), Some(other)) if own.overlaps(&other))
     }
 
     /// Turns the borrow into a view type of another crate, with the lifetime of the borrowed memory.

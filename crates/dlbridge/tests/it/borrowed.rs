@@ -4,7 +4,6 @@
 
 use std::ptr;
 
-use dlbridge::ffi::BorrowedTensor;
 use dlbridge::sys::DLTensor;
 use dlbridge::{Access, Error, Flags, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
@@ -164,14 +163,11 @@ fn a_borrowed_tensor_is_read_and_not_released() {
     let source = Foreign::new(&[2, 3], &SIX);
     let releases = source.releases();
     let tensor = import(source).unwrap();
-    let mut descriptor = tensor.as_raw();
-    let mut strides = BorrowedTensor::NO_STRIDES;
+    let descriptor = tensor.as_raw();
     // SAFETY: `tensor` keeps the memory longer.
-    let borrowed =
-        unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::READ_ONLY) }
-            .unwrap();
+    let borrowed = unsafe { TensorRef::from_raw(&descriptor) }.unwrap();
     assert_eq!((borrowed.shape(), borrowed.access()), (&[2, 3][..], Access::Shared));
-    assert!(borrowed.is_read_only() && dlbridge::ffi::raw_fields(&borrowed).is_none());
+    assert!(borrowed.is_read_only());
     assert_eq!(borrowed.as_slice::<f32>(), Err(Error::SharedMemory));
     assert_eq!(borrowed.view::<f32>().unwrap().iter().sum::<f32>(), 15.0);
     releases.expect(0, "after the loan");
@@ -182,11 +178,9 @@ fn a_borrowed_tensor_is_read_and_not_released() {
 #[test]
 fn a_loan_may_be_exported_again_only_by_copy() {
     let tensor = Tensor::from(Tensor::from(vec![1_i32, 2, 3]).into_shared());
-    let mut descriptor = tensor.as_raw();
-    let mut strides = BorrowedTensor::NO_STRIDES;
+    let descriptor = tensor.as_raw();
     // SAFETY: `tensor` keeps the memory longer.
-    let borrowed =
-        unsafe { BorrowedTensor::from_raw(&mut descriptor, &mut strides, Flags::NONE) }.unwrap();
+    let borrowed = unsafe { TensorRef::from_raw(&descriptor) }.unwrap();
     let copy = borrowed.to_contiguous().unwrap();
     drop(tensor);
     assert_eq!(copy.as_slice::<i32>().unwrap(), [1, 2, 3]);

@@ -17,7 +17,7 @@ use super::exception::Thrower;
 use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, handle, raise, text};
 use crate::Failure;
 use crate::argument::Parameter;
-use crate::attach::attach;
+use crate::attach;
 use crate::definition::{Checked, Operator, Recording, checked};
 use crate::kind::Kind;
 

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use libloading::Library;
 use pyo3::exceptions::PyBaseException;
+use pyo3::ffi::{self, PyGILState_STATE};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::attach::Attached;
 
 /// A `std::vector<int64_t>`: its first number, its end, and the end of its room. As large as this, both are returned
 /// through memory, in the same way on each machine.
@@ -16,12 +15,21 @@ use crate::attach::Attached;
 struct Longs([*mut i64; 3]);
 
 /// `std::vector<int64_t> THPUtils_unpackLongs(PyObject*)`, which throws the exception that is set if a number is -1.
-type Unpack = unsafe extern "C-unwind" fn(*mut pyo3::ffi::PyObject) -> Longs;
+type Unpack = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> Longs;
 
 /// Throws Python's exceptions as PyTorch does.
 pub(super) struct Thrower {
     unpack: Unpack,
     minus_one: Py<PyTuple>,
+}
+
+struct Attached(PyGILState_STATE);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: the state of the call that attached this thread, once (F1, R7).
+        unsafe { ffi::PyGILState_Release(self.0) };
+    }
 }
 
 impl Thrower {
@@ -49,11 +57,12 @@ impl Thrower {
     /// Throws an exception, which passes through the frames of a kernel: "C-unwind". Returns it where it cannot.
     pub(super) fn throw(&self, error: Py<PyBaseException>) -> Option<Py<PyBaseException>> {
         // SAFETY: may be called at any time (F1).
-        if unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null() {
+        if unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
             // The exception would end with the state that is made for the call.
             return Some(error);
         }
-        let _attached = Attached::new();
+        // SAFETY: Python has a state of this thread (F1). `crate::attach` would stop the exception.
+        let _attached = Attached(unsafe { ffi::PyGILState_Ensure() });
         // SAFETY: attached above, until the end of this function (F1).
         let py = unsafe { Python::assume_attached() };
         PyErr::from_value(error.into_bound(py).into_any()).restore(py);

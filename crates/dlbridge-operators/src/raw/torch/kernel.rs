@@ -3,8 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::ptr;
 
-use dlbridge::ffi::{Dims, catch};
-use dlbridge::{DType, Device, layout};
+use dlbridge::{DType, Device};
 
 use super::autograd::throw_out_of_memory;
 use super::cuda;
@@ -13,6 +12,8 @@ use crate::Failure;
 use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
 use crate::definition::{Checked, Operator, checked};
+use crate::failure::catch;
+use crate::few::Numbers;
 use crate::kind::{Kind, Scalar};
 
 /// The kernel for the CPU, or for CUDA. On the stack are the arguments, a tensor as a handle that is owned; the results
@@ -26,8 +27,7 @@ pub(super) unsafe extern "C-unwind" fn kernel<O: Operator, const ON_CUDA: bool>(
     // SAFETY: PyTorch's stack has room for all arguments and results (F5).
     let stack = unsafe { std::slice::from_raw_parts_mut(stack, inputs.max(outputs) as usize) };
     let result = catch(|| shim.call::<ON_CUDA>(checked::<O>()?, stack));
-    let result = result.unwrap_or_else(|panic| Err(Failure::new(panic.words())));
-    if let Err(error) = result {
+    if let Err(error) = result.unwrap_or_else(Err) {
         let message = error.to_string();
         throw_out_of_memory(&message);
         raise(shim, &CString::new(message.replace('\0', " ")).unwrap_or_default());
@@ -180,8 +180,7 @@ impl Shim {
         let code = DTYPES.iter().find(|(_, known)| *known == dtype);
         let (code, _) =
             code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;
-        let mut strides = Dims::zeros(shape.len());
-        layout::contiguous_strides(shape, &mut strides);
+        let strides = Numbers::contiguous(shape, 1);
         let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
         let (kind, index) = if device == Device::CPU { (CPU, -1) } else { (CUDA, device.id) };

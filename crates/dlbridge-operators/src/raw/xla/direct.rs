@@ -3,14 +3,13 @@
 
 use std::mem::take;
 
-use dlbridge::layout;
-
 use super::{Frame, buffers, check_own, dtype, number};
 use crate::Failure;
 use crate::argument::Instance;
 use crate::argument::rows::Rows;
 use crate::call::guarded;
 use crate::definition::Checked;
+use crate::few::make_contiguous;
 use crate::kind::Kind;
 use crate::signature::Axis;
 
@@ -53,7 +52,7 @@ pub(super) fn call(operator: &'static Checked, frame: &Frame) -> Option<Result<(
         let row = if is_whole { shape } else { core };
         let (strides, rest) = take(&mut room).split_at_mut_checked(row.len())?;
         room = rest;
-        layout::contiguous_strides(row, strides);
+        make_contiguous(row, strides, 1);
         let dtype = parameter.kind.dtype();
         let step = product(dtype.itemsize()? as i64, row)?;
         let bytes = usize::try_from(product(step, outer)?).ok()?;

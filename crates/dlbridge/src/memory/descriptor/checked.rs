@@ -6,7 +6,7 @@ use std::slice;
 use dlbridge_sys::DLTensor;
 
 use super::Borrowed;
-use crate::layout::{Cut, Layout, Lists, OwnedLayout};
+use crate::layout::{Bytes, Cut, Layout, Lists, OwnedLayout};
 use crate::{Access, DType, DescriptorError, Device, Error, Flags, layout};
 
 /// A checked description of tensor memory, borrowed from its owner.
@@ -125,6 +125,15 @@ impl<'a> Checked<'a> {
 
     pub(crate) fn is_contiguous(&self) -> bool {
         layout::is_contiguous(self.shape(), self.strides())
+    }
+
+    /// The bytes of the elements; `None` without elements.
+    #[inline(always)]
+    pub(crate) fn bytes_of_elements(&self) -> Option<Bytes> {
+        let (address, unit) = (self.data.addr(), self.layout.unit());
+        let bytes = Bytes::of(address, self.shape(), self.strides(), unit.bytes())?;
+        // Packed elements count as whole bytes, so the range is too wide; the gaps between them are elsewhere.
+        Some(if unit.is_packed() { bytes.without_gaps() } else { bytes })
     }
 
     /// The number of elements, if they are contiguous.

@@ -76,12 +76,7 @@ impl Handle {
         if !checked.device().is_host_accessible() {
             return None;
         }
-        let layout = checked.layout();
-        let unit = layout.unit();
-        let (address, shape, strides) = (checked.data().addr(), layout.shape(), layout.strides());
-        let bytes = Bytes::of(address, shape, strides, unit.bytes())?;
-        // Packed elements count as whole bytes, so the range is too wide; the gaps between them are elsewhere.
-        Some(if unit.is_packed() { bytes.without_gaps() } else { bytes })
+        checked.bytes_of_elements()
     }
 
     /// Puts memory that Rust reads through a view, and that other code may get to write, under a lease.

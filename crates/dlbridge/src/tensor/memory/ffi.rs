@@ -6,12 +6,9 @@ use std::ptr::NonNull;
 
 use dlbridge_sys::{DLManagedTensorVersioned, DLTensor};
 
-pub use super::borrowed::BorrowedTensor;
-pub use super::borrowed::{RowLayout, TypedRow};
 use super::export_at;
-pub use crate::dtype::lost_bits;
 use crate::layout::Placement;
-pub use crate::layout::{Bytes, Comb, Dims, Place};
+pub use crate::layout::{Bytes, Comb, Place};
 use crate::memory::Handle;
 use crate::memory::descriptor::validate::{is_ordinary, validate};
 pub use crate::memory::handle::KeepAlive;
@@ -185,8 +182,7 @@ unsafe fn from_raw_of<O: Send + 'static>(
     unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
 }
 
-/// A tensor over a descriptor that owns nothing, as [`BorrowedTensor`] is one: for a binding that keeps both until it ends
-/// them. `None` if the descriptor is not an ordinary one: strides that are there and not negative, host memory, whole
+/// A tensor over a descriptor that owns nothing: for a binding that keeps both until it ends them. `None` if the descriptor is not an ordinary one: strides that are there and not negative, host memory, whole
 /// bytes, numbers of few bits.
 ///
 /// # Safety

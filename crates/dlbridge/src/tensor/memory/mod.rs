@@ -4,7 +4,6 @@
 //! address, until it is dropped.
 #![allow(unsafe_code)]
 
-mod borrowed;
 pub mod ffi;
 mod wrappers;
 
@@ -20,9 +19,11 @@ use crate::memory::descriptor::checked::{Checked, Memory, describe};
 use crate::memory::handle::ManagedTensor;
 use crate::memory::handle::abi::not_null;
 use crate::memory::handle::header::Owns;
+use crate::memory::read::Elements;
+use crate::memory::write::ElementsMut;
 use crate::{
-    Access, Builder, DescriptorError, Device, DeviceKind, Error, Flags, Tensor, TensorMut,
-    TensorRef, TypeCode,
+    Access, Builder, DescriptorError, Device, DeviceKind, Element, Error, Flags, Tensor, TensorMut,
+    TensorRef, TypeCode, View, ViewMut,
 };
 
 pub use self::wrappers::{ArcTensor, TensorSlice, TensorSliceMut};
@@ -146,6 +147,97 @@ impl TensorMut<'_> {
         let mut descriptor = describe(&self.checked());
         function(&raw mut descriptor)
     }
+}
+
+// Views of host memory at an address, whose layout is measured once.
+
+impl<'a, T: Element> View<'a, T> {
+    /// A view of host memory, whose first element is at an address. It need not be aligned.
+    ///
+    /// ```
+    /// use dlbridge::{DType, Layout, View};
+    ///
+    /// let numbers = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    /// let column = Layout::new(&[2], &[3], DType::F32)?;
+    /// for (at, sum) in [5.0, 7.0, 9.0].into_iter().enumerate() {
+    ///     // SAFETY: two elements of the array, three apart.
+    ///     let column = unsafe { View::from_raw(&raw const numbers[at], column) }?;
+    ///     assert_eq!(column.iter().sum::<f32>(), sum);
+    /// }
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, every element that the layout reaches from `data` on is alive, and no other thread writes it during a
+    /// call of the view.
+    ///
+    /// # Errors
+    ///
+    /// [`DTypeMismatch`](Error::DTypeMismatch).
+    #[inline(always)]
+    pub unsafe fn from_raw(data: *const T, layout: Layout<'a>) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        unsafe { elements_at(data.cast_mut(), layout) }.map(Self::from_elements)
+    }
+}
+
+impl<'a, T: Element> ViewMut<'a, T> {
+    /// A view of host memory to write, whose first element is at an address. It need not be aligned.
+    ///
+    /// ```
+    /// use dlbridge::{DType, Layout, ViewMut};
+    ///
+    /// let mut numbers = [1.0_f32, 2.0, 3.0, 4.0];
+    /// let row = Layout::new(&[2], &[1], DType::F32)?;
+    /// // SAFETY: the last two elements of the array, which is borrowed.
+    /// unsafe { ViewMut::from_raw(&raw mut numbers[2], row) }?.fill(0.0);
+    /// assert_eq!(numbers, [1.0, 2.0, 0.0, 0.0]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// For `'a`, every element that the layout reaches from `data` on is alive, no reference to one exists, and no other
+    /// code accesses them.
+    ///
+    /// # Errors
+    ///
+    /// [`DTypeMismatch`](Error::DTypeMismatch).
+    #[inline(always)]
+    pub unsafe fn from_raw(data: *mut T, layout: Layout<'a>) -> Result<Self, Error> {
+        // SAFETY: the caller's duty.
+        let elements = unsafe { elements_at(data, layout) }?;
+        // SAFETY: the caller's duty.
+        Ok(Self::from_elements(unsafe { ElementsMut::of_elements(elements) }))
+    }
+}
+
+/// # Safety
+///
+/// As for [`View::from_raw`].
+#[inline(always)]
+unsafe fn elements_at<'a, T: Element>(
+    data: *mut T,
+    layout: Layout<'a>,
+) -> Result<Elements<'a, T>, Error> {
+    let (shape, strides, found) = (layout.shape(), layout.strides(), layout.dtype());
+    if found != T::DTYPE {
+        return Err(Error::DTypeMismatch { found, expected: T::DTYPE });
+    }
+    // SAFETY: measured for this dtype, which is a constant from here on (R1).
+    let layout = unsafe { Layout::again(shape, strides, T::DTYPE, Flags::NONE) };
+    let memory = Memory {
+        data: data.cast(),
+        byte_offset: 0,
+        device: Device::CPU,
+        flags: Flags::NONE,
+        access: Access::Shared,
+    };
+    // SAFETY: measured; the elements are the caller's duty (R1, R2, R4).
+    let checked = unsafe { Checked::new(layout, memory) };
+    // SAFETY: `T`'s dtype on the host, as it says just above (R1).
+    Ok(unsafe { Elements::typed(checked) })
 }
 
 impl<O: Send + 'static> Builder<O> {

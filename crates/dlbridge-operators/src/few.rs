@@ -13,6 +13,35 @@ pub(crate) struct Few<T, const N: usize> {
     many: Vec<T>,
 }
 
+/// Extents, or strides.
+pub(crate) type Numbers = Few<i64, 8>;
+
+impl Numbers {
+    /// A list of zeros.
+    #[inline]
+    pub(crate) fn zeros(len: usize) -> Self {
+        let few = [const { MaybeUninit::new(0) }; 8];
+        let many = if len <= few.len() { Vec::new() } else { vec![0; len] };
+        Self { few, len, many }
+    }
+
+    /// The strides of contiguous elements, in row-major order, each times `unit`.
+    pub(crate) fn contiguous(shape: &[i64], unit: i64) -> Self {
+        let mut strides = Self::zeros(shape.len());
+        make_contiguous(shape, &mut strides, unit);
+        strides
+    }
+}
+
+/// Writes the strides of contiguous elements, in row-major order, each times `unit`. Too large ones wrap: no tensor has them.
+pub(crate) fn make_contiguous(shape: &[i64], strides: &mut [i64], unit: i64) {
+    let mut next = unit;
+    for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
+        *stride = next;
+        next = next.wrapping_mul(extent.max(1));
+    }
+}
+
 impl<T: Copy, const N: usize> Few<T, N> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
@@ -71,7 +100,7 @@ impl<T: Copy, const N: usize> DerefMut for Few<T, N> {
 
 #[cfg(test)]
 mod tests {
-    use super::Few;
+    use super::{Few, Numbers};
 
     #[test]
     fn a_list_of_any_length_keeps_its_order_and_can_be_changed() {
@@ -83,5 +112,13 @@ mod tests {
             let expected: Vec<_> = (1..=count).map(|at| at + 10 * (count - at + 1)).collect();
             assert_eq!(*list, expected[..]);
         }
+    }
+
+    #[test]
+    fn a_list_of_zeros_has_its_length() {
+        for len in 0..12 {
+            assert_eq!(*Numbers::zeros(len), vec![0; len][..]);
+        }
+        assert_eq!(*Numbers::contiguous(&[2, 0, 3], 4), [12, 12, 4]);
     }
 }
