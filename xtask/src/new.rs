@@ -1,7 +1,7 @@
 //! `cargo xtask new FOLDER`: starts an extension in a new folder.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use xshell::cmd;
@@ -16,8 +16,8 @@ const START: &str = "examples/new-extension/";
 const OPERATORS: &str = "examples/new-operators/";
 /// The crates that it needs.
 const NEEDED: [&str; 3] = ["dlbridge", "dlbridge-pyo3", "dlbridge-sys"];
-/// This one too, for operators.
-const NEEDED_TOO: &str = "dlbridge-operators";
+/// This one too, for operators, and its folder here.
+const NEEDED_TOO: (&str, &str) = ("dlbridge-operators", "extras/operators");
 /// Words of Rust and of Python that are no names, and crates that every program has.
 const RESERVED: &str = "abstract alloc and as assert async await become box break class const continue core crate def del do dyn \
     elif else enum except extern false final finally fn for from gen global if impl import in is lambda let loop macro match mod \
@@ -58,7 +58,9 @@ pub(crate) fn new(folder: &Path, crates: &Path, operators: bool) -> Result<()> {
     }
     let manifest = folder.join("Cargo.toml");
     let text = sh.read_file(&manifest)?;
-    let patch = patch(crates, NEEDED.into_iter().chain(operators.then_some(NEEDED_TOO)));
+    let needed = NEEDED.map(|name| (name, crates.join(name)));
+    let too = operators.then(|| (NEEDED_TOO.0, root().join(NEEDED_TOO.1)));
+    let patch = patch(needed.into_iter().chain(too));
     Ok(sh.write_file(manifest, format!("{text}\n# Until the crates are published.\n{patch}"))?)
 }
 
@@ -73,7 +75,7 @@ fn problem(name: &str) -> Option<String> {
     if is_in(RESERVED) {
         return Some("a word that Rust or Python reserves".to_owned());
     }
-    if NEEDED.into_iter().chain([NEEDED_TOO]).any(is_in) {
+    if NEEDED.into_iter().chain([NEEDED_TOO.0]).any(is_in) {
         return Some("a crate that the project needs has this name".to_owned());
     }
     let sets = Set::all().unwrap_or_default();
@@ -107,10 +109,10 @@ fn next(folder: &Path, page: &str) -> String {
     format!("started a project in {folder}; next, to build and test it:\n\n{text}")
 }
 
-/// Crates of a folder in place of those of the index.
-pub(crate) fn patch<'a>(crates: &Path, names: impl IntoIterator<Item = &'a str>) -> String {
-    let line = |name| format!("{name} = {{ path = '{}' }}\n", crates.join(name).display());
-    format!("[patch.crates-io]\n{}", names.into_iter().map(line).collect::<String>())
+/// Crates of these names and folders in place of those of the index.
+pub(crate) fn patch<'a>(crates: impl IntoIterator<Item = (&'a str, PathBuf)>) -> String {
+    let line = |(name, at): (&str, PathBuf)| format!("{name} = {{ path = '{}' }}\n", at.display());
+    format!("[patch.crates-io]\n{}", crates.into_iter().map(line).collect::<String>())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::new::{new, patch};
 use crate::python::{CHOICE, RELEASE, Set, Venv};
 use crate::shell::{answer, files_in, target};
 use crate::steps::{Steps, skip};
-use crate::workspace::{Member, libraries, main_crate};
+use crate::workspace::{libraries, main_crate};
 
 /// The oldest glibc that Rust's standard library supports.
 const MANYLINUX: &str = "manylinux_2_17";
@@ -161,7 +161,8 @@ fn use_crates(venv: &Venv, crates: &Path) -> Result<()> {
         [dependencies]\ndlbridge = { version = \"0.1\", features = [\"ndarray-0_17\"] }\nndarray = \"0.17\"\n";
     sh.write_file(
         crates.join("Cargo.toml"),
-        manifest.to_owned() + &patch(crates, libraries()?.iter().map(Member::name)),
+        manifest.to_owned()
+            + &patch(libraries()?.iter().map(|one| (one.name(), crates.join(one.name())))),
     )?;
     sh.copy_file("Cargo.lock", crates.join("Cargo.lock"))?;
     let _crates = sh.push_dir(crates);

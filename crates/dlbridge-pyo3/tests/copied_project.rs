@@ -170,13 +170,12 @@ fn every_block_of_the_guide_compiles_in_a_new_project() {
     fs::write(copy.join("src/lib.rs"), text).expect("a source");
     // With the features and crates that the pages name.
     let manifest = fs::read_to_string(copy.join("Cargo.toml")).expect("a manifest");
-    let (crates, operators) = (root().join("crates"), "dlbridge-operators");
     let manifest = manifest.replace(
         "\ndlbridge = \"0.1\"\n",
         &format!(
             "\ndlbridge = {{ version = \"0.1\", features = [\"ndarray-0_17\", \"rayon\"] }}\n\
-             {operators} = {{ path = '{}' }}\nndarray = \"0.17\"\nrayon = \"1\"\n",
-            crates.join(operators).display()
+             dlbridge-operators = {{ path = '{}' }}\nndarray = \"0.17\"\nrayon = \"1\"\n",
+            root().join("extras/operators").display()
         ),
     );
     fs::write(copy.join("Cargo.toml"), manifest).expect("a manifest");

@@ -41,7 +41,7 @@ mod processes {}
 #[doc = include_str!("../../../docs/guide/weights.md")]
 mod weights {}
 
-#[doc = include_str!("../../../crates/dlbridge-operators/README.md")]
+#[doc = include_str!("../../../extras/operators/README.md")]
 mod operators_readme {}
 
 #[doc = include_str!("../../../crates/dlbridge-sys/README.md")]

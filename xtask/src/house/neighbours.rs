@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::rooms::{first, names};
 
-/// The folders of neighbours.
-const NEIGHBOURS: [&str; 2] = ["crates/dlbridge-operators/", "extras/sealed/"];
+/// The folder of neighbours.
+const NEIGHBOURS: &str = "extras/";
 /// The crates whose hidden items they do without, and their sources.
 const CRATES: [(&str, &str); 2] =
     [("dlbridge", "crates/dlbridge/src/"), ("dlbridge_pyo3", "crates/dlbridge-pyo3/src/")];
@@ -33,7 +33,7 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
 }
 
 fn is_of_neighbour(name: &str) -> bool {
-    name.ends_with(".rs") && NEIGHBOURS.iter().any(|folder| name.starts_with(folder))
+    name.ends_with(".rs") && name.starts_with(NEIGHBOURS)
 }
 
 /// The text behind each `#[doc(hidden)]` of an indentation, without further attributes.

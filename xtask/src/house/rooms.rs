@@ -19,7 +19,7 @@ const ROOMS: [(&str, &str); 7] = [
         "wait safetensors_0_8 elsewhere fork check memfd header socket serve sealed handle filling channel",
     ),
     (
-        "crates/dlbridge-operators",
+        "extras/operators",
         "few failure kind signature writable device argument declaration definition operator call raw python",
     ),
     (

@@ -65,7 +65,7 @@ const RULES: [(&str, &str, &[&str]); 9] = [
             "python/src",
             ":(exclude)crates/dlbridge/src/memory/unwind.rs",
             // What it catches calls Python by `attach`, which stops such a thread.
-            ":(exclude)crates/dlbridge-operators/src/failure.rs",
+            ":(exclude)extras/operators/src/failure.rs",
             ":(exclude)crates/dlbridge-testing",
         ],
     ),
