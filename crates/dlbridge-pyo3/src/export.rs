@@ -18,7 +18,6 @@ use crate::error::{error_of, unless_refused};
 use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
 use crate::ffi::numpy::{Api, MAX_RANK};
-use crate::interpreter::made;
 use crate::interpreter::module;
 use crate::stream::{Ready, Stream, copy, is_copied_to_host};
 use crate::{Error, Result, TensorObject};
@@ -111,7 +110,7 @@ fn of_ml_dtypes<'py>(object: &Bound<'py, TensorObject>) -> Result<Option<Bound<'
 /// question searches for it, and the caller has an error to raise.
 #[cold]
 fn ml_dtype(py: Python<'_>, dtype: DType) -> Result<Option<Bound<'_, PyAny>>> {
-    let name = made::text(py, &dtype.to_string())?;
+    let name = dtype.to_string();
     unless_refused(py, module(intern!(py, "ml_dtypes")).and_then(|module| module.getattr(name)))
 }
 
@@ -122,7 +121,7 @@ pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, P
     let kind = if number_of(dtype).is_some() { None } else { ml_dtype(py, dtype)? };
     let kind = match kind {
         Some(kind) => kind,
-        None => made::text(py, &dtype.to_string())?.into_any(),
+        None => PyString::new(py, &dtype.to_string()).into_any(),
     };
     Ok(numpy.call_method1(intern!(py, "dtype"), (kind,))?)
 }
@@ -143,7 +142,7 @@ pub(crate) fn forward<'py>(
     arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let array = made::tuple(object.py(), [Ok(TensorObject::numpy(object)?)])?;
+    let array = (TensorObject::numpy(object)?,).into_pyobject(object.py())?;
     let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
     Ok(module(library)?.call_method(function, arguments, keywords)?)
 }

@@ -115,8 +115,6 @@ pub use import::import_as_consumer;
 pub use import::{CopyMode, ImportOptions, Imported, Protocol, import};
 pub use interpreter::attach;
 #[doc(hidden)]
-pub use interpreter::made::{Entries, Made};
-#[doc(hidden)]
 pub use interpreter::{extents, items, through_pyo3};
 pub use object::TensorObject;
 pub use stream::Stream;

@@ -90,14 +90,15 @@ impl TensorObject {
         Self::new(tensor).into_bound(py)
     }
 
+    #[inline]
+    fn of(tensor: ArcTensor, ready: Option<Arc<Ready>>, requires_grad: bool) -> Self {
+        let (tensor, extents) = (ObjectTensor::new(tensor), Extents::default());
+        Self { tensor, ready, requires_grad, extents }
+    }
+
     /// An object over memory that was just imported.
     pub(crate) fn imported(tensor: Tensor, ready: Option<Ready>, requires_grad: bool) -> Self {
-        Self {
-            tensor: ObjectTensor::new(give_shared(tensor)),
-            ready: ready.map(Arc::new),
-            requires_grad,
-            extents: Extents::default(),
-        }
+        Self::of(give_shared(tensor), ready.map(Arc::new), requires_grad)
     }
 
     /// Declares that the memory is ready after the work that is queued on `stream` now. A
@@ -135,12 +136,7 @@ impl TensorObject {
     #[inline]
     pub(crate) fn sharing(tensor: ArcTensor) -> Self {
         let ready = Ready::for_tensor(&tensor).map(Arc::new);
-        Self {
-            tensor: ObjectTensor::new(tensor),
-            ready,
-            requires_grad: false,
-            extents: Extents::default(),
-        }
+        Self::of(tensor, ready, false)
     }
 
     /// The Python object. PyO3 makes the first one.
@@ -203,13 +199,7 @@ impl TensorObject {
 
     /// An object over a part of the memory, which is ready when the whole is.
     pub(crate) fn part(&self, tensor: ArcTensor) -> Self {
-        let (ready, requires_grad) = (self.ready.clone(), self.requires_grad);
-        Self {
-            tensor: ObjectTensor::new(tensor),
-            ready,
-            requires_grad,
-            extents: Extents::default(),
-        }
+        Self::of(tensor, self.ready.clone(), self.requires_grad)
     }
 
     /// The tensor, borrowed to read it once the host may.

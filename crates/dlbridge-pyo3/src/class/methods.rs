@@ -23,7 +23,6 @@ use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Argument, Attribute, Body, Call};
 use crate::ffi::class::{Method, Property, makes_buffers, set_buffers};
 use crate::ffi::table;
-use crate::interpreter::made::Made;
 use crate::interpreter::through_pyo3;
 use crate::object::CLASS;
 use crate::{Error, PyDType, Result, TensorObject};
@@ -173,7 +172,7 @@ struct DtypeName;
 impl Attribute<TensorObject> for DtypeName {
     #[inline]
     fn get<'py>(object: &Bound<'py, TensorObject>) -> Result<Bound<'py, PyAny>> {
-        Ok(name_of(object.py(), object.get().inner().dtype())?.into_any())
+        Ok(name_of(object.py(), object.get().inner().dtype()).into_any())
     }
 }
 
@@ -232,7 +231,7 @@ methods! {
     /// `__dlpack_device__`.
     DlpackDevice, |object, _call| {
         let device = export(object.as_borrowed())?.0.device();
-        (i64::from(device.kind.0), i64::from(device.id)).made(object.py())?
+        (device.kind.0, device.id).into_pyobject(object.py())?
     };
     /// `__array__`.
     Array, |object, call| {
@@ -242,7 +241,7 @@ methods! {
     /// `__arrow_c_array__`. A schema that is requested is a wish.
     #[cfg(feature = "columns")]
     ArrowCArray, |object, _call| {
-        arrow::capsules(object.py(), on_host(object)?)?.made(object.py())?
+        arrow::capsules(object.py(), on_host(object)?)?.into_pyobject(object.py())?
     };
     /// `__reduce_ex__`.
     Reduce, |object, call| {
@@ -254,7 +253,7 @@ methods! {
         }
         let rebuild = class.getattr(UNPICKLE.to_string_lossy())?;
         let state = TensorObject::new(on_host(object)?).state(py, protocol)?;
-        (rebuild, state).made(py)?
+        (rebuild, state).into_pyobject(py)?
     };
     /// `__buffer__(flags)` (PEP 688): a `memoryview` of the object itself.
     Buffer, |object, call| {

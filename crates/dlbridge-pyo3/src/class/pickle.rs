@@ -3,7 +3,7 @@
 //! Invariant: a tensor is made over foreign bytes only if they are as many as its elements need.
 
 use dlbridge::{DType, Flags, Tensor};
-use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyTuple};
@@ -15,8 +15,9 @@ use crate::ffi::borrow::{copied, kept};
 use crate::ffi::callbacks::caught;
 use crate::ffi::memory::reinterpret;
 use crate::import::import_argument;
-use crate::interpreter::made::{self, Made};
-use crate::interpreter::{Attributes, module};
+#[cfg(feature = "tensor-methods")]
+use crate::interpreter::Attributes;
+use crate::interpreter::module;
 use crate::{Error, Result, TensorObject};
 
 /// Pickles of a class of your own: the memory out of band with protocol 5, in band with older ones.
@@ -78,26 +79,29 @@ const KEPT: Flags = Flags(Flags::READ_ONLY.0 | Flags::SUBBYTE_PADDED.0);
 
 impl TensorObject {
     /// The function that rebuilds the tensor, and its arguments.
+    #[cfg(feature = "tensor-methods")]
     pub(super) fn reduce<'py>(
-        &self,
-        py: Python<'py>,
+        object: &Bound<'py, Self>,
         protocol: i64,
-    ) -> Result<Bound<'py, PyTuple>> {
-        let state = self.state(py, protocol)?;
+    ) -> Result<Bound<'py, PyAny>> {
+        let py = object.py();
+        let state = object.get().state(py, protocol)?;
         // The class is in each extension; pickle finds it by the name of the package.
-        let rebuild = module(intern!(py, "dlbridge._native")).map_err(|error| {
-            if !is_missing(py, &error) {
-                return error;
-            }
-            let missing = error_of::<PyTypeError>(
-                "expected the Python package dlbridge, which pickles tensors, found none: install \
-                 it, or pickle x.numpy()",
-            );
-            missing.set_cause(py, Some(error));
-            missing
-        })?;
+        let rebuild = module(intern!(py, "dlbridge._native"))?;
         let rebuild = rebuild.attribute(intern!(py, "_unpickle"))?;
-        Ok(made::tuple(py, [Ok(rebuild), Ok(state.into_any())])?)
+        Ok((rebuild, state).into_pyobject(py)?.into_any())
+    }
+
+    /// The same, by the Python package, because pickle finds the class by its name there.
+    #[cfg(not(feature = "tensor-methods"))]
+    pub(super) fn reduce<'py>(
+        object: &Bound<'py, Self>,
+        protocol: i64,
+    ) -> Result<Bound<'py, PyAny>> {
+        let py = object.py();
+        let package = module(intern!(py, "dlbridge"))?;
+        let tensor = package.call_method1(intern!(py, "from_dlpack"), (object,))?;
+        Ok(tensor.call_method1(intern!(py, "__reduce_ex__"), (protocol,))?)
     }
 
     /// What a pickle keeps of the tensor: bytes, dtype, shape, flags.
@@ -112,7 +116,7 @@ impl TensorObject {
         // Borrowed until the pickler has the bytes: a writer would change them meanwhile.
         let tensor = kept(self.contiguous_on_host(py)?)?;
         let flags = tensor.flags().0 & KEPT.0;
-        let (dtype, shape) = (name_of(py, tensor.dtype())?, tensor.shape().made(py)?);
+        let (dtype, shape) = (name_of(py, tensor.dtype()), PyTuple::new(py, tensor.shape())?);
         let len = tensor.nbytes() as i64;
         let bytes = reinterpret(tensor, DType::U8, &[len], Flags::NONE)?;
         let bytes = TensorObject::made(py, bytes)?;
@@ -125,7 +129,7 @@ impl TensorObject {
                 if is_writable { py.get_type::<PyByteArray>() } else { py.get_type::<PyBytes>() };
             kind.call1((PyMemoryView::from(bytes.as_any())?,))?
         };
-        Ok(made::tuple(py, [Ok(data), Ok(dtype.into_any()), Ok(shape), flags.made(py)])?)
+        Ok((data, dtype, shape, flags).into_pyobject(py)?)
     }
 
     fn contiguous_on_host(&self, py: Python<'_>) -> Result<Tensor> {
@@ -170,11 +174,4 @@ pub(super) fn rebuild(
         return Err(wrong(format!("flags: expected read-only or padded, found {flags:#x}")));
     }
     reinterpret(import_argument(data)?.into_given(), dtype, shape, Flags(flags))
-}
-
-/// Whether an import failed because the package itself is not there, or does not load.
-fn is_missing(py: Python<'_>, error: &PyErr) -> bool {
-    let name = || error.value(py).attribute(intern!(py, "name")).ok()?.extract::<String>().ok();
-    error.is_instance_of::<PyImportError>(py)
-        && name().is_some_and(|name| matches!(&*name, "dlbridge" | "dlbridge._native"))
 }

@@ -17,7 +17,6 @@ use super::{values, whole};
 use crate::error::{error_of, unless_refused};
 use crate::export;
 use crate::ffi::{cycle, table};
-use crate::interpreter::made;
 use crate::interpreter::{module, through_pyo3};
 use crate::types::name_of;
 use crate::{Result, TensorObject};
@@ -59,21 +58,21 @@ impl TensorObject {
     /// The extents, outermost axis first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        made::numbers(py, self.tensor.shape())
+        PyTuple::new(py, self.tensor.shape())
     }
 
     /// The strides of the axes, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        made::numbers(py, self.tensor.strides())
+        PyTuple::new(py, self.tensor.strides())
     }
 
     /// The device's name: `"cpu"`, `"cuda:0"`.
     #[getter]
-    fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+    fn device<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         match self.tensor.device() {
-            Device::CPU => Ok(intern!(py, "cpu").clone()),
-            device => made::text(py, &device.to_string()),
+            Device::CPU => intern!(py, "cpu").clone(),
+            device => PyString::new(py, &device.to_string()),
         }
     }
 
@@ -149,12 +148,11 @@ impl TensorObject {
     /// For pickle: the bytes, which protocol 5 can send out of band, and how to read them.
     #[pyo3(signature = (*protocol))]
     fn __reduce_ex__<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         protocol: &Bound<'py, PyTuple>,
-    ) -> Result<Bound<'py, PyTuple>> {
+    ) -> Result<Bound<'py, PyAny>> {
         let protocol = protocol.get_item(0)?;
-        self.reduce(py, through_pyo3(|| protocol.extract())?)
+        Self::reduce(slf, through_pyo3(|| protocol.extract())?)
     }
 
     /// A NumPy array over the same host memory.
@@ -168,10 +166,9 @@ impl TensorObject {
         slf: &Bound<'_, Self>,
         view: *mut pyo3::ffi::Py_buffer,
         flags: std::ffi::c_int,
-    ) -> PyResult<()> {
+    ) -> Result<()> {
         // SAFETY: the caller's duty.
-        let status = unsafe { crate::ffi::buffer::get_kept::<Self>(slf.as_ptr(), view, flags) };
-        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+        unsafe { crate::ffi::buffer::get(slf, view, flags) }
     }
 
     /// For consumers of CUDA memory that read this interface, such as numba.
@@ -209,7 +206,7 @@ impl TensorObject {
         slf.as_ptr().addr().rotate_right(4) as isize
     }
 
-    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         const NAME: &str = "dlbridge.Tensor(";
         let shape = self.shape(py)?.repr()?.to_string();
         let (dtype, device) = (self.tensor.dtype(), self.tensor.device());
@@ -222,9 +219,7 @@ impl TensorObject {
         #[cfg(not(feature = "tensor-methods"))]
         let values = None::<String>;
         let values = values.map(|text| text + ", ").unwrap_or_default();
-        let text =
-            format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})");
-        made::text(py, &text)
+        Ok(format!("{NAME}{values}shape={shape}, dtype={dtype}, device={device}{readonly})"))
     }
 
     #[cfg(feature = "tensor-methods")]

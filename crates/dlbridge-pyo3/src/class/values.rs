@@ -3,12 +3,13 @@
 
 use dlbridge::ffi::only;
 use dlbridge::{Element, Tensor, TypeCode, View, match_dtype};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyComplex;
 
 use crate::error::error_of;
 use crate::ffi::elements::{Bfloat, Complex, Float8, Half, list_of};
-use crate::interpreter::made::Made;
 use crate::{Error, Result};
 
 /// Above this number of elements, text has only the outermost ones, as in NumPy.
@@ -46,13 +47,15 @@ impl Number {
 
     pub(super) fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
-            Self::Signed(value) => value.made(py),
-            Self::Unsigned(value) => value.made(py),
-            Self::Single(value) => f64::from(value).made(py),
-            Self::Double(value) => value.made(py),
-            Self::Bool(value) => value.made(py),
-            Self::SingleComplex(parts) => parts.map(f64::from).made(py),
-            Self::DoubleComplex(parts) => parts.made(py),
+            Self::Signed(value) => value.into_bound_py_any(py),
+            Self::Unsigned(value) => value.into_bound_py_any(py),
+            Self::Single(value) => f64::from(value).into_bound_py_any(py),
+            Self::Double(value) => value.into_bound_py_any(py),
+            Self::Bool(value) => value.into_bound_py_any(py),
+            Self::SingleComplex(parts) => Self::DoubleComplex(parts.map(f64::from)).to_python(py),
+            Self::DoubleComplex([real, imaginary]) => {
+                Ok(PyComplex::from_doubles(py, real, imaginary).into_any())
+            }
         }
     }
 

@@ -3,9 +3,9 @@
 
 use dlbridge::{Device, Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PySlice, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, intern};
 
 use super::values::Number;
 use super::{index, interface, values};
@@ -14,7 +14,6 @@ use crate::error::error_of;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
 use crate::ffi::memory::viewed as reinterpreted;
-use crate::interpreter::made::{Entries, Made};
 use crate::interpreter::module;
 use crate::stream::{copy, is_copied_to_host};
 use crate::{Error, PyDType, PyDevice, Result, TensorObject};
@@ -165,8 +164,8 @@ pub(super) fn int<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'
 
 pub(super) fn float<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bound<'py, PyAny>> {
     match scalar(py, object, "float")? {
-        Number::Single(value) => Ok(f64::from(value).made(py)?),
-        Number::Double(value) => Ok(value.made(py)?),
+        Number::Single(value) => Ok(f64::from(value).into_bound_py_any(py)?),
+        Number::Double(value) => Ok(value.into_bound_py_any(py)?),
         number => float_of(py, number),
     }
 }
@@ -240,9 +239,8 @@ pub(super) fn pyarrow_array<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> Result<Bound<'py, PyAny>> {
     let py = object.py();
-    let column = Entries::new(py)?;
-    column.set("__arrow_c_array__", object.getattr(intern!(py, "__arrow_c_array__"))?)?;
-    let column = column.into_dict();
+    let column = PyDict::new(py);
+    column.set_item("__arrow_c_array__", object.getattr(intern!(py, "__arrow_c_array__"))?)?;
     let types = module(intern!(py, "types"))?;
     let column = types.getattr(intern!(py, "SimpleNamespace"))?.call((), Some(&column))?;
     let array = module(intern!(py, "pyarrow"))?.call_method1(intern!(py, "array"), (column,))?;

@@ -1,6 +1,8 @@
 //! Element types and devices in the forms that Python users write them.
 //! The names of DLPack belong to `dlbridge`.
 
+use std::convert::Infallible;
+
 use dlbridge::{DType, Device, DeviceKind, TypeCode};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -11,7 +13,7 @@ use pyo3::types::{PyString, PyType};
 use crate::error::error_of;
 use crate::error::unless_refused;
 use crate::interpreter::Once;
-use crate::interpreter::{Attributes, made, through_pyo3};
+use crate::interpreter::{Attributes, through_pyo3};
 use crate::{Error, Result};
 
 const DTYPES: &str = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, \
@@ -100,43 +102,18 @@ impl PyDType {
     }
 }
 
-/// The name of a dtype as a string of Python, which is made once.
+/// The name of a dtype as a string of Python. Those of named types are made once.
 #[inline]
-pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyString>> {
+pub(crate) fn name_of(py: Python<'_>, dtype: DType) -> Bound<'_, PyString> {
     static NAMES: Once<Vec<Py<PyString>>> = Once::new();
-    let make =
-        || DType::NAMED.iter().map(|&dtype| new_name(py, dtype).map(Bound::unbind)).collect();
-    let names = NAMES.get_or_make(py, make)?;
-    let place = usize::from(
-        PLACES[usize::from(dtype.code.0) % CODES][dtype.bits.trailing_zeros() as usize],
-    );
-    match (DType::NAMED.get(place), names.get(place)) {
-        (Some(named), Some(name)) if named.word() == dtype.word() => Ok(name.bind(py).clone()),
-        _ => new_name(py, dtype),
+    let new = |dtype: DType| PyString::new(py, &dtype.to_string());
+    let make = || DType::NAMED.iter().map(|&dtype| new(dtype).unbind()).collect();
+    let Ok(names) = NAMES.get_or_make(py, || Ok::<_, Infallible>(make()));
+    match DType::NAMED.iter().position(|named| named.word() == dtype.word()) {
+        Some(place) => names[place].bind(py).clone(),
+        None => new(dtype),
     }
 }
-
-#[cold]
-fn new_name(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyString>> {
-    made::text(py, &dtype.to_string())
-}
-
-/// More than the codes of named types.
-const CODES: usize = 32;
-
-/// The places of the named types, by their codes and by how often two divides their bits.
-static PLACES: [[u8; 9]; CODES] = {
-    let mut places = [[u8::MAX; 9]; CODES];
-    let mut place = 0;
-    while place < DType::NAMED.len() {
-        let DType { code, bits, .. } = DType::NAMED[place];
-        let found = &mut places[code.0 as usize][bits.trailing_zeros() as usize];
-        assert!(*found == u8::MAX, "one type for each place");
-        *found = place as u8;
-        place += 1;
-    }
-    places
-};
 
 /// What a type of a framework calls itself.
 fn own_name(object: Borrowed<'_, '_, PyAny>) -> Result<Option<String>> {

@@ -1,8 +1,7 @@
 //! The buffer protocol (PEP 3118): the functions that export a class's host memory.
 //! Installing them into a class belongs to `class`, importing buffers to `acquired`.
-//! Invariants: a request that cannot describe the tensor's layout fails with a `BufferError`. A buffer of a
-//! `dlbridge.Tensor` points to what that object keeps, so nothing is lost if Python code replaces
-//! `__release_buffer__`; a buffer of a user's class owns a handle to its memory until it is released.
+//! Invariants: a request that cannot describe the tensor's layout fails with a `BufferError`. A buffer points to what a
+//! `dlbridge.Tensor` keeps, so that no function releases it.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
@@ -14,9 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::borrow::give_shared;
-use super::callbacks::{Publish, dropped, with_object};
+use super::callbacks::{Publish, with_object};
 use crate::dtypes::buffer::format_of;
-use crate::release::ObjectTensor;
 use crate::{Error, Result};
 
 /// The address of an empty tensor without one: some consumers reject null.
@@ -120,25 +118,6 @@ impl Description {
     }
 }
 
-/// What a buffer of a user's class owns.
-struct Owned {
-    _tensor: ObjectTensor,
-    description: Description,
-}
-
-/// Fills in a buffer of a class's object, which owns a handle to the memory.
-fn fill<T: Publish>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
-    let tensor = T::on_host(object)?;
-    request.check(&tensor)?;
-    let tensor = give_shared(tensor);
-    let owned = Box::new(Owned {
-        description: Description::of(&tensor)?,
-        _tensor: ObjectTensor::new(tensor.clone()),
-    });
-    let buffer = described(object, &tensor, &owned.description, request);
-    Ok(Py_buffer { internal: Box::into_raw(owned).cast(), ..buffer })
-}
-
 /// A class whose objects keep all that their buffers point to.
 pub(crate) trait KeepsExtents: Publish {
     /// The tensor of an object, which is never replaced, once the host may read it, and the numbers that
@@ -146,8 +125,8 @@ pub(crate) trait KeepsExtents: Publish {
     fn parts<'a>(object: &'a Bound<'_, Self>) -> Result<(&'a Tensor, &'a Extents)>;
 }
 
-/// Fills in a buffer of an object that keeps all that it points to.
-fn fill_kept<T: KeepsExtents>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
+/// Fills in a buffer of an object that keeps all that it points to, so that it need not be released.
+fn fill<T: KeepsExtents>(object: &Bound<'_, T>, request: BufferRequest) -> Result<Py_buffer> {
     let (tensor, kept) = T::parts(object)?;
     let description = match kept.0.get() {
         Some(description) if description.permits(request) => description,
@@ -214,81 +193,53 @@ fn described<T>(
     }
 }
 
-/// `bf_getbuffer` of a class whose buffers own nothing, and need no `bf_releasebuffer`.
+/// The body of `bf_getbuffer` of a class whose objects keep all that their buffers point to.
 ///
 /// # Safety
 ///
-/// Python's: attached, `object` is one of the class, `view` a place to fill in.
-pub(crate) unsafe fn get_kept<T: KeepsExtents>(
-    object: *mut PyObject,
+/// Python's: `view` is a place to fill in, or null.
+pub(crate) unsafe fn get<T: KeepsExtents>(
+    object: &Bound<'_, T>,
     view: *mut Py_buffer,
     flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's duty.
-    unsafe { get_by(object, view, BufferRequest(flags), fill_kept::<T>) }
-}
-
-/// `bf_getbuffer` of a user's class.
-///
-/// # Safety
-///
-/// Python's: attached, `object` is one of the class, `view` a place to fill in.
-pub(crate) unsafe extern "C" fn get<T: Publish>(
-    object: *mut PyObject,
-    view: *mut Py_buffer,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's duty.
-    unsafe { get_by::<T>(object, view, BufferRequest(flags), fill) }
-}
-
-/// # Safety
-///
-/// As for [`get`].
-unsafe fn get_by<T: Publish>(
-    object: *mut PyObject,
-    view: *mut Py_buffer,
-    request: BufferRequest,
-    fill: fn(&Bound<'_, T>, BufferRequest) -> Result<Py_buffer>,
-) -> c_int {
+) -> Result<()> {
     let Some(view) = NonNull::new(view) else {
-        let refuse = |_: &Bound<'_, T>| {
-            Err::<(), _>(Error::buffer(
-                "buffer: expected a place to write it to, found a null pointer",
-            ))
-        };
-        // SAFETY: the caller's duty.
-        let _refused = unsafe { with_object(object, refuse) };
-        return -1;
+        return Err(Error::buffer("buffer: expected a place to write it to, found a null pointer"));
     };
-    // SAFETY: the caller's duty.
-    match unsafe { with_object(object, |object: &Bound<'_, T>| fill(object, request)) } {
-        Some(buffer) => {
-            // SAFETY: the caller's duty; nothing there needs to be dropped.
-            unsafe { view.write(buffer) };
-            0
-        }
-        None => {
+    match fill(object, BufferRequest(flags)) {
+        // SAFETY: the caller's duty; nothing there needs to be dropped.
+        Ok(buffer) => unsafe { view.write(buffer) },
+        Err(error) => {
             // PEP 3118: on failure, `obj` is null.
             // SAFETY: the caller's duty.
             unsafe { (*view.as_ptr()).obj = ptr::null_mut() };
-            -1
+            return Err(error);
         }
     }
+    Ok(())
 }
 
-/// `bf_releasebuffer` of a user's class. Python itself drops the reference.
+/// `bf_getbuffer` of a user's class: a buffer of the object that is made of its tensor.
 ///
 /// # Safety
 ///
-/// Python's: attached, `view` was filled in by [`get`], and is released once.
-pub(crate) unsafe extern "C" fn release(_: *mut PyObject, view: *mut Py_buffer) {
-    // SAFETY: the caller's duty; the field is read once.
-    let owned = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
-    if !owned.is_null() {
-        // SAFETY: a box that `fill` made (R7).
-        dropped(unsafe { Box::from_raw(owned.cast::<Owned>()) });
-    }
+/// Python's: attached, `object` is one of the class, `view` a place to fill in.
+pub(crate) unsafe extern "C" fn forward<T: Publish>(
+    object: *mut PyObject,
+    view: *mut Py_buffer,
+    flags: c_int,
+) -> c_int {
+    let work = |object: &Bound<'_, T>| {
+        let py = object.py();
+        let made = T::made(py, give_shared(T::on_host(object)?))?;
+        // SAFETY: attached, and an object; the rest is the caller's duty (F1).
+        match unsafe { ffi::PyObject_GetBuffer(made.as_ptr(), view, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(py).into()),
+        }
+    };
+    // SAFETY: the caller's duty.
+    unsafe { with_object(object, work) }.map_or(-1, |()| 0)
 }
 
 /// Whether an object's type has the buffer protocol.

@@ -158,11 +158,6 @@ pub(crate) fn panicked(class: &str, function: &str, panic: &Panic) -> String {
     format!("{class}: {function} panicked: {}", panic.words())
 }
 
-/// Drops a value, which may own what a user's `Drop` panics in.
-pub(crate) fn dropped<T>(value: T) {
-    let _ = catch(|| drop(value));
-}
-
 /// What a class with DLPack gives to C: its exchange table and its buffers. Every class with
 /// [`ExportDlpack`](crate::ExportDlpack) implements it.
 pub(crate) trait Publish: PyClass {

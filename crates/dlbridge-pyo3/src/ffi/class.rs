@@ -16,7 +16,7 @@
 //! same type.
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
-use std::mem::{self, offset_of};
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
@@ -27,11 +27,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::callbacks::{self, Attribute, Body, Publish};
-use super::versions::with_critical_section;
 use super::{borrow, buffer};
 use crate::error::{error_of, is_refusal};
 use crate::interpreter::head::Head;
-use crate::interpreter::made::{Made, text, tuple};
 use crate::interpreter::symbol;
 
 /// Lets threads of a free-threaded Python (3.14 and newer) call a module's functions without
@@ -194,7 +192,7 @@ fn add(
     name: &CStr,
     make: impl FnOnce() -> *mut ffi::PyObject,
 ) -> PyResult<()> {
-    let name = text(kind.py(), &name.to_string_lossy())?;
+    let name = PyString::new(kind.py(), &name.to_string_lossy());
     if kind.getattr("__dict__")?.contains(&name)? {
         return Ok(());
     }
@@ -273,25 +271,18 @@ pub(crate) fn makes_buffers(py: Python<'_>) -> bool {
     py.version_info() >= (3, 12)
 }
 
-/// Whether a type has buffer functions.
-fn has_buffers(kind: &Bound<'_, PyType>) -> bool {
-    let raw = kind.as_type_ptr();
-    !(slot(raw, ffi::Py_bf_getbuffer).is_null() && slot(raw, ffi::Py_bf_releasebuffer).is_null())
-}
-
-/// Sets the buffer functions of the class `T` in Python 3.11, if it has none and the layout is as expected.
+/// Sets the buffer function of the class `T` in Python 3.11, if it has none and the layout is as expected.
 ///
 /// Called while the class is being created, before it has an object or a subclass.
 pub(crate) fn set_buffers<T: Publish>(kind: &Bound<'_, PyType>) {
-    with_critical_section(kind, || {
-        let Some(functions) = functions_of(kind) else { return };
-        let ours = BufferProcs { get: Some(buffer::get::<T>), release: Some(buffer::release) };
-        // SAFETY: the type's own struct of buffer functions, checked, and guarded from other threads,
-        // which have the type only afterwards (F5).
-        unsafe { functions.write(ours) };
-        let found = slot(kind.as_type_ptr(), ffi::Py_bf_getbuffer);
-        debug_assert_eq!(found, buffer::get::<T> as *mut c_void, "as Python finds it");
-    });
+    let Some(known) = known(kind) else { return };
+    // SAFETY: the fields of the class, as they were compared (F5).
+    let functions = unsafe { (*known).as_buffer };
+    // SAFETY: the class's own struct; other threads wait for the GIL (F5).
+    let functions = unsafe { functions.as_mut() };
+    if let Some(BufferProcs { get: get @ None, release: None }) = functions {
+        *get = Some(buffer::forward::<T>);
+    }
 }
 
 /// Whether the attributes of a type's objects are what its classes define: no code answers for them.
@@ -309,7 +300,7 @@ pub(crate) fn kept_of<'py>(
     let py = kind.py();
     let descriptors = py.get_type::<PyType>().getattr(intern!(py, "__dict__"))?;
     let get = descriptors.get_item(name)?.getattr(intern!(py, "__get__"))?;
-    get.call1(tuple(py, [kind.clone().made(py)])?)
+    get.call1((kind,))
 }
 
 /// The classes of a type's `__mro__`.
@@ -324,7 +315,6 @@ pub(crate) fn own<'py>(
     name: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = class.py();
-    let name = text(py, name)?;
     match kept_of(class, intern!(py, "__dict__"))?.get_item(name) {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_refusal(py, &error) => Ok(None),
@@ -406,7 +396,8 @@ fn known(kind: &Bound<'_, PyType>) -> Option<*mut TypeObject> {
     let raw = kind.as_type_ptr();
     let head = Head::measure(kind.py())?;
     let fields = head.fields::<TypeObject>(kind.as_ptr());
-    if size_of_type(kind)? < head.size() + size_of::<TypeObject>() + size_of::<BufferProcs>() {
+    let size = kind.get_type().getattr(intern!(kind.py(), "__basicsize__")).ok()?;
+    if size.extract::<usize>().ok()? < head.size() + size_of::<TypeObject>() {
         return None;
     }
     // SAFETY: within the type object, whose size was asked for; plain numbers and pointers (F5).
@@ -420,31 +411,4 @@ fn known(kind: &Bound<'_, PyType>) -> Option<*mut TypeObject> {
         && known.repr == slot(raw, ffi::Py_tp_repr)
         && known.dealloc == slot(raw, ffi::Py_tp_dealloc);
     agrees.then_some(fields)
-}
-
-/// The size of a class's type object.
-fn size_of_type(kind: &Bound<'_, PyType>) -> Option<usize> {
-    kind.get_type().getattr(intern!(kind.py(), "__basicsize__")).ok()?.extract().ok()
-}
-
-/// The address of a type's buffer functions, if the layout is as expected and they are unset.
-fn functions_of(kind: &Bound<'_, PyType>) -> Option<*mut BufferProcs> {
-    if has_buffers(kind) {
-        return None;
-    }
-    // SAFETY: as compared; plain numbers and pointers (F5).
-    let as_buffer = unsafe { (*known(kind)?).as_buffer };
-    // A heap type's functions stand in the type object.
-    let offset = as_buffer.addr().checked_sub(kind.as_ptr().addr())?;
-    let head = Head::measure(kind.py())?;
-    let after_flags = head.size() + offset_of!(TypeObject, flags) + size_of::<c_ulong>();
-    let is_inside = offset >= after_flags
-        && offset % align_of::<BufferProcs>() == 0
-        && offset + size_of::<BufferProcs>() <= size_of_type(kind)?;
-    if !is_inside {
-        return None;
-    }
-    // SAFETY: inside the type object, as measured (F5).
-    let functions = unsafe { &*as_buffer };
-    (functions.get.is_none() && functions.release.is_none()).then_some(as_buffer)
 }

@@ -15,7 +15,7 @@ use super::acquired::Acquired;
 use super::memory::ForeignMemory;
 use crate::dtypes::numpy::dtype_of_typestr;
 use crate::error::unless_refused;
-use crate::interpreter::{Attributes, made};
+use crate::interpreter::Attributes;
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -48,7 +48,6 @@ impl<'py> Interface<'py> {
 
     /// An optional entry; None counts as missing.
     pub(crate) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
-        let key = made::text(self.0.py(), key)?;
         Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
     }
 
@@ -118,8 +117,7 @@ impl<'py> Interface<'py> {
         memory: ForeignMemory,
         buffer: Option<Acquired>,
     ) -> Result<Tensor> {
-        let objects = [object.to_owned(), self.0.clone().into_any()];
-        let objects = made::tuple(object.py(), objects.map(Ok))?;
+        let objects = (object, &self.0).into_pyobject(object.py())?;
         memory.claimed_by(objects.into_any().unbind(), buffer)
     }
 }

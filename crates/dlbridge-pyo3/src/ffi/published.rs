@@ -240,11 +240,11 @@ impl Makes {
 
 /// The exception that the table raised; some tables fail without one.
 #[cold]
-fn failure(py: Python<'_>) -> PyErr {
-    let unsaid = || {
-        error_of::<PyBufferError>("exchange table: expected an array, found none, without a reason")
-    };
-    PyErr::take(py).unwrap_or_else(unsaid)
+pub(crate) fn failure(py: Python<'_>) -> PyErr {
+    PyErr::take(py).unwrap_or_else(|| {
+        let message = "expected a tensor, but its exchange table failed without a reason";
+        error_of::<PyBufferError>(message)
+    })
 }
 
 /// Allocates memory of a framework.

@@ -28,15 +28,6 @@ use crate::interpreter::head::Head;
 use crate::interpreter::imported_module;
 use crate::{Error, Result};
 
-/// Where the values of an object are.
-pub(crate) enum Values {
-    InMemory,
-    /// Not in its memory, for this reason.
-    Elsewhere(&'static str),
-    /// The object must be asked.
-    Unknown,
-}
-
 /// `bool at::native::is_neg(const at::Tensor&)`, for example, or a method of `c10::TensorImpl`.
 type Ask = unsafe extern "C" fn(*const c_void) -> bool;
 
@@ -58,8 +49,7 @@ struct Functions {
     /// Where an object has its `at::Tensor`.
     offset: usize,
     asks: [Ask; 3],
-    /// None before PyTorch 2.10.
-    shim: Option<Shim>,
+    shim: Shim,
     requires_grad: Option<Ask>,
 }
 
@@ -96,15 +86,15 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         Some((functions, self.0.as_ptr().wrapping_byte_add(functions.offset).cast()))
     }
 
-    /// Imports the tensor, as an argument of a call if it is `in_frame`; `None` if its table must be called. Reads by the stable C shim what the table would export, in
-    /// less than half of the time.
+    /// Imports the tensor, as an argument of a call if it is `in_frame`; `None` if `__dlpack__` must be called. Reads by the
+    /// stable C shim what the table would export, in less than half of the time. The table itself is not called, because it
+    /// writes all C++ frames into the exception of a tensor that it refuses.
     #[inline]
     pub(crate) fn memory(self, in_frame: bool) -> Result<Option<borrow::Borrowed>> {
         let Some((functions, handle)) = self.functions() else { return Ok(None) };
-        let Some(shim) = &functions.shim else { return Ok(None) };
         // From here on no Python code runs that could change the tensor.
         // SAFETY: the handle of a tensor of PyTorch (the duty of the caller of `new`; F5).
-        let Some(descriptor) = (unsafe { shim.read(handle) }) else { return Ok(None) };
+        let Some(descriptor) = (unsafe { functions.shim.read(handle) }) else { return Ok(None) };
         // SAFETY: the same.
         if let Some(why) = unsafe { functions.mark(handle, TypeCode(descriptor.dtype.code.0)) } {
             return Err(Error::buffer(why));
@@ -123,17 +113,6 @@ impl<'a, 'py> TorchTensor<'a, 'py> {
         let tensor = unsafe { handle.cast::<*const c_void>().read() };
         // SAFETY: the same.
         Some(unsafe { ask(tensor) })
-    }
-
-    /// Where the values are of which the table described the memory. Whatever the address, it may be an offset to null: a
-    /// part of zeros without memory.
-    pub(crate) fn values(self, code: TypeCode) -> Values {
-        let Some((functions, handle)) = self.functions() else { return Values::Unknown };
-        // SAFETY: the handle of a tensor of PyTorch (the duty of the caller of `new`; F5).
-        match unsafe { functions.mark(handle, code) } {
-            Some(why) => Values::Elsewhere(why),
-            None => Values::InMemory,
-        }
     }
 }
 
@@ -159,15 +138,11 @@ impl Functions {
     }
 }
 
-/// Where the values of an object are that its table described. A table says nothing of the object: another class may
-/// publish that of PyTorch, and PyTorch's class that of another one.
+/// Whether the values of an object may not be in the memory that its table described, so that the object must be asked. A
+/// table says nothing of the object: another class may publish that of PyTorch, and PyTorch's class that of another one.
 #[inline(always)]
-pub(crate) fn values(published: Published<'_, '_>, code: TypeCode) -> Values {
-    if may_be_conjugated(code) || ptr::eq(TABLE.load(Ordering::Acquire), published.table()) {
-        Values::Unknown
-    } else {
-        Values::InMemory
-    }
+pub(crate) fn may_have_values_elsewhere(published: Published<'_, '_>, code: TypeCode) -> bool {
+    may_be_conjugated(code) || ptr::eq(TABLE.load(Ordering::Acquire), published.table())
 }
 
 /// What is known of a class that publishes an exchange table.
@@ -263,9 +238,11 @@ impl Functions {
             return Ok(None);
         }
         let [.., (plain, _)] = &samples;
-        let shim = unless_refused(py, libraries.shim(torch))?.flatten();
+        let Some(shim) = libraries.shim(torch)? else { return Ok(None) };
         // SAFETY: the place of an `at::Tensor` (above; F5).
-        let shim = shim.filter(|shim| unsafe { shim.is_right(head.fields(plain.as_ptr())) });
+        if !unsafe { shim.is_right(head.fields(plain.as_ptr())) } {
+            return Ok(None);
+        }
         let requires_grad = unless_refused(py, libraries.requires_grad(torch, head))?.flatten();
         Ok(Some(Self { offset: head.size(), asks, shim, requires_grad }))
     }
@@ -285,13 +262,12 @@ struct Shim {
     cuda: DLDeviceType,
 }
 
-/// The DLPack dtypes of PyTorch's numbers (`c10::ScalarType`), which never change. Zero bits mean that there is none, or
-/// that the table is called.
-static DTYPES: [DLDataType; 30] = {
+/// The DLPack dtypes of PyTorch's numbers (`c10::ScalarType`), which never change. Zero bits mean that there is none.
+static DTYPES: [DLDataType; 45] = {
     const fn of(code: Code, bits: u8) -> DLDataType {
         DLDataType { code, bits, lanes: 1 }
     }
-    let mut types = [of(Code::INT, 0); 30];
+    let mut types = [of(Code::INT, 0); 45];
     types[0] = of(Code::UINT, 8);
     types[1] = of(Code::INT, 8);
     types[2] = of(Code::INT, 16);
@@ -305,9 +281,14 @@ static DTYPES: [DLDataType; 30] = {
     types[10] = of(Code::COMPLEX, 128);
     types[11] = of(Code::BOOL, 8);
     types[15] = of(Code::BFLOAT, 16);
+    types[23] = of(Code::FLOAT8_E5M2, 8);
+    types[24] = of(Code::FLOAT8_E4M3FN, 8);
+    types[25] = of(Code::FLOAT8_E5M2FNUZ, 8);
+    types[26] = of(Code::FLOAT8_E4M3FNUZ, 8);
     types[27] = of(Code::UINT, 16);
     types[28] = of(Code::UINT, 32);
     types[29] = of(Code::UINT, 64);
+    types[44] = of(Code::FLOAT8_E8M0FNU, 8);
     types
 };
 

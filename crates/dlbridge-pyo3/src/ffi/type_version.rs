@@ -14,7 +14,6 @@ use pyo3::{ffi, intern};
 use super::class::{is_immutable, mro_of};
 use crate::Result;
 use crate::error::unless_refused;
-use crate::interpreter::made::{Made, tuple};
 
 /// The version of a type that does not change, or whose changes do not matter.
 pub(crate) const ANY: u32 = 0;
@@ -63,8 +62,8 @@ fn tagged(kind: &Bound<'_, PyType>, offset: usize) -> Result<Option<u32>> {
     let py = kind.py();
     // No class has this name, so the lookup finds no code to run.
     let lookup = py.get_type::<PyType>().getattr(intern!(py, "__getattribute__"))?;
-    let name = intern!(py, "version of dlbridge").clone();
-    unless_refused(py, lookup.call1(tuple(py, [kind.clone().made(py), name.made(py)])?))?;
+    let name = intern!(py, "version of dlbridge");
+    unless_refused(py, lookup.call1((kind, name)))?;
     Ok(Some(read(kind.as_type_ptr(), offset)).filter(|&tag| tag != ANY))
 }
 

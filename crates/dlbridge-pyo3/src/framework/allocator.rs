@@ -14,7 +14,6 @@ use crate::ffi::driver::memory;
 use crate::ffi::memory::exclusive_on_device;
 use crate::ffi::numpy::Api;
 use crate::import::{current_stream, import_argument, settle_after};
-use crate::interpreter::made::text;
 use crate::interpreter::{Attributes, imported_module, module, through_pyo3};
 use crate::stream::is_copied_to_host;
 use crate::types::{Framework, framework_of, loaded, name_of, table_of};
@@ -199,7 +198,7 @@ impl<'py> Allocator<'py> {
         let py = self.object.py();
         let namespace = match namespace_of(&self.object)? {
             Some(namespace) => Some(namespace),
-            None => loaded(&text(py, framework.package())?)?,
+            None => loaded(&PyString::new(py, framework.package()))?,
         };
         let Some(namespace) = namespace else { return Ok(None) };
         let (name, empty) = (dtype.to_string(), intern!(py, "empty"));

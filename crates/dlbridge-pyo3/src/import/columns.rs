@@ -1,7 +1,7 @@
 //! Imports columns, record batches and tables through Arrow's C interface.
 //! What its capsules hold belongs to `ffi::arrow`.
 
-use dlbridge::{Parts, Tensor};
+use dlbridge::{Flags, Tensor};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
@@ -10,6 +10,7 @@ use super::options::Protocol;
 use crate::error::unless_refused;
 use crate::ffi::arrow::{self, Chunk, Chunks};
 use crate::ffi::buffer;
+use crate::ffi::memory::reinterpret;
 use crate::interpreter::Attributes;
 use crate::{Error, Result};
 
@@ -83,7 +84,8 @@ fn own_shape(object: Borrowed<'_, '_, PyAny>, tensor: Tensor, is_of_table: bool)
     let found = tensor.shape();
     let rows = &found[..1];
     if is_of_table && shape == rows && found[1..] == [1] {
-        return Ok(tensor.reshape(&shape)?);
+        let dtype = tensor.dtype();
+        return reinterpret(tensor, dtype, &shape, Flags::NONE);
     }
     // Lists of one size are axes here, and objects of the array there.
     let is_table = || is_of_table && shape[1..] == [1];

@@ -134,7 +134,7 @@ fn import_ml_dtypes(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     };
     let array = py.import(intern!(py, "numpy"))?.attribute(intern!(py, "ndarray"))?;
     // Of arrays of a derived class as well, `view` makes an array of NumPy's own class.
-    let integers = object.call_method1(intern!(py, "view"), (name_of(py, bits)?, array))?;
+    let integers = object.call_method1(intern!(py, "view"), (name_of(py, bits), array))?;
     let Some(integers) = Array::of(integers.as_borrowed())? else { return Ok(None) };
     let tensor = integers.tensor(TensorObject::keep)?;
     let Some(tensor) = tensor.filter(|integers| integers.dtype() == bits) else {

@@ -54,7 +54,7 @@ pub(super) fn import_by_path(
         })?,
         Some(Path::TorchSubclass) => exporting(|| advice::refuse_without_values(object))?,
         Some(Path::Torch(torch)) => {
-            if let Some(memory) = exchange::import_torch(torch, in_frame)? {
+            if let Some(memory) = torch.memory(in_frame)? {
                 return Ok((memory, Protocol::ExchangeApi));
             }
         }

@@ -11,7 +11,6 @@
 #![allow(unsafe_code, reason = "functions and structs of Python; the rooms above have safe ones")]
 
 pub(crate) mod head;
-pub(crate) mod made;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hint::black_box;
@@ -143,17 +142,6 @@ pub(crate) fn module_state(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter(py)) };
     // SAFETY: borrowed from the interpreter, or null without an exception (F3).
     unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }
-}
-
-/// Runs work in the main interpreter, on a new thread, which has no other; `None` if it ends, or
-/// without a thread.
-#[cold]
-pub(crate) fn in_main<R: Send + 'static>(
-    py: Python<'_>,
-    work: fn(Python<'_>) -> Option<R>,
-) -> Option<R> {
-    let attach = move || through_pyo3(|| Python::try_attach(work)).flatten();
-    through_pyo3(|| py.detach(|| thread::Builder::new().spawn(attach).ok()?.join().ok().flatten()))
 }
 
 /// Asks the main thread to call `work` soon; `false` if there is no room.
@@ -384,12 +372,6 @@ pub(crate) struct Once<T>(PyOnceLock<T>);
 impl<T> Once<T> {
     pub(crate) const fn new() -> Self {
         Self(PyOnceLock::new())
-    }
-
-    /// The value, if it was made.
-    #[inline]
-    pub(crate) fn get(&self, py: Python<'_>) -> Option<&T> {
-        self.0.get(py)
     }
 
     /// The value. Where several threads, or nested calls, make it at the same time, the first stays.

@@ -5,9 +5,9 @@
 //! ignored once the type has another one.
 #![allow(unsafe_code, reason = "it pairs an object with what its type was found to have")]
 
-use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{mem, ptr};
 
 use dlbridge::sys::DLPackExchangeAPI;
 use pyo3::prelude::*;
@@ -68,32 +68,27 @@ struct Slot {
     known: AtomicPtr<Known>,
 }
 
-/// The addresses that encode the paths without a table. No table is at these addresses.
-const NO_PATH: usize = 0;
-const NUMPY: usize = 1;
-const OWN: usize = 2;
-const MASKED: usize = 3;
-const TORCH_SUBCLASS: usize = 4;
-const BUFFER: usize = 5;
-const JAX: usize = 6;
-const NUMPY_SUBCLASS: usize = 7;
-const DERIVED_NUMPY: usize = 8;
-const TORCH: usize = 9;
+/// The paths without a table, which their numbers encode as addresses. No table is at these addresses.
+const PLAIN: [Option<TypePath>; 10] = [
+    None,
+    Some(TypePath::NumPy),
+    Some(TypePath::Own),
+    Some(TypePath::Masked),
+    Some(TypePath::TorchSubclass),
+    Some(TypePath::Buffer),
+    Some(TypePath::Jax),
+    Some(TypePath::NumPySubclass),
+    Some(TypePath::DerivedNumPy),
+    Some(TypePath::Torch),
+];
 
 fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
-    match path {
-        None => ptr::without_provenance_mut(NO_PATH),
-        Some(TypePath::NumPy) => ptr::without_provenance_mut(NUMPY),
-        Some(TypePath::Own) => ptr::without_provenance_mut(OWN),
-        Some(TypePath::Masked) => ptr::without_provenance_mut(MASKED),
-        Some(TypePath::DerivedNumPy) => ptr::without_provenance_mut(DERIVED_NUMPY),
-        Some(TypePath::NumPySubclass) => ptr::without_provenance_mut(NUMPY_SUBCLASS),
-        Some(TypePath::TorchSubclass) => ptr::without_provenance_mut(TORCH_SUBCLASS),
-        Some(TypePath::Buffer) => ptr::without_provenance_mut(BUFFER),
-        Some(TypePath::Jax) => ptr::without_provenance_mut(JAX),
-        Some(TypePath::Torch) => ptr::without_provenance_mut(TORCH),
-        Some(TypePath::Table(table)) => ptr::from_ref(table).cast_mut(),
+    if let Some(TypePath::Table(table)) = path {
+        return ptr::from_ref(table).cast_mut();
     }
+    let kind = |path: &Option<TypePath>| path.as_ref().map(mem::discriminant);
+    let number = PLAIN.iter().position(|plain| kind(plain) == kind(&path));
+    ptr::without_provenance_mut(number.expect("a path without a table"))
 }
 
 /// # Safety
@@ -101,21 +96,10 @@ fn encoded(path: Option<TypePath>) -> *mut DLPackExchangeAPI {
 /// `path` was [`encoded`].
 #[inline(always)]
 unsafe fn decoded(path: *mut DLPackExchangeAPI) -> Option<TypePath> {
-    if path.addr() > TORCH {
+    match PLAIN.get(path.addr()) {
+        Some(plain) => *plain,
         // SAFETY: made of a table, which lives as long as the process (F6).
-        return Some(TypePath::Table(unsafe { &*path }));
-    }
-    match path.addr() {
-        NO_PATH => None,
-        NUMPY => Some(TypePath::NumPy),
-        OWN => Some(TypePath::Own),
-        MASKED => Some(TypePath::Masked),
-        DERIVED_NUMPY => Some(TypePath::DerivedNumPy),
-        NUMPY_SUBCLASS => Some(TypePath::NumPySubclass),
-        TORCH_SUBCLASS => Some(TypePath::TorchSubclass),
-        BUFFER => Some(TypePath::Buffer),
-        JAX => Some(TypePath::Jax),
-        _ => Some(TypePath::Torch),
+        None => Some(TypePath::Table(unsafe { &*path })),
     }
 }
 

@@ -12,7 +12,6 @@ use pyo3::types::{PyString, PyType};
 use crate::error::unless_refused;
 use crate::ffi::class::{mro_of, names_of};
 use crate::interpreter::Attributes;
-use crate::interpreter::made::text;
 use crate::{Error, Result};
 
 /// The properties of a known framework. Writable memory can also be shared with an unknown one.
@@ -198,5 +197,5 @@ fn root_in<'py>(module: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyString
     let root = module.split('.').next().unwrap_or_default();
     // `builtins` and `__main__` name no framework.
     let says_nothing = matches!(root, "builtins" | "__main__");
-    if says_nothing { Ok(None) } else { Ok(Some(text(py, root)?)) }
+    Ok((!says_nothing).then(|| PyString::new(py, root)))
 }

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 
+use dlbridge::ffi::catch;
 use dlbridge::{DType, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,7 +13,6 @@ use pyo3::prelude::*;
 use super::{ArrowArray, ArrowSchema, Owned, Releasable};
 use crate::dtypes::arrow::format_of;
 use crate::ffi::borrow::{copied, give_shared};
-use crate::ffi::callbacks::dropped;
 use crate::ffi::capsule;
 use crate::release::ObjectTensor;
 use crate::{Error, Result};
@@ -163,7 +163,8 @@ unsafe extern "C" fn release<T: Releasable, K>(place: *mut T) {
         // SAFETY: the same; a child that is still live is released.
         drop(unsafe { Box::from_raw(child.cast::<Owned<T>>()) });
     }
-    dropped(kept);
+    // It may own what a user's `Drop` panics in.
+    let _ = catch(|| drop(kept));
 }
 
 /// A capsule that owns a struct. A consumer moves the struct, and leaves it marked as released.

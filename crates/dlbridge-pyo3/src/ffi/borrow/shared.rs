@@ -1,9 +1,8 @@
-//! The table that all extension modules of the process share, by functions in a capsule in the dict that the main
-//! interpreter keeps for them, which no name of Python leads to.
+//! The table that all extension modules of the process share, by functions in a capsule in the dict that the interpreter
+//! keeps for them, which no name of Python leads to. Each sub-interpreter has a table of its own.
 //! Invariants: a capsule of this name has `Functions` that live as long as the process (F6). Before a module has the
 //! table of the process, no memory has come to it from Python, nor gone there.
 
-use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use dlbridge::Tensor;
 use dlbridge::ffi::Bytes;
 
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -20,7 +19,7 @@ use super::{Other, refusal};
 use crate::error::error_of;
 use crate::ffi::capsule;
 use crate::ffi::versions::with_critical_section;
-use crate::interpreter::{in_main, is_main, module_state};
+use crate::interpreter::module_state;
 
 const NAME: &CStr = c"dlbridge.borrows";
 
@@ -70,23 +69,8 @@ fn find_first(py: Python<'_>) -> PyResult<()> {
     // Before another module can find the table.
     #[cfg(unix)]
     forks::wait_for_the_locks();
-    // Each interpreter has a dict of its own, and one process would have several tables.
-    let found = if is_main(py) {
-        shared(py)
-    } else {
-        // The exception itself stays in its interpreter.
-        let found = in_main(py, |py| Some(shared(py).map_err(|error| error.to_string())));
-        found.ok_or_else(no_memory)?.map_err(error_of::<PyRuntimeError>)
-    };
     // With a table of its own, this module would never see what others borrow.
-    found.map(|table| early().move_to(table))
-}
-
-#[cold]
-fn no_memory() -> PyErr {
-    error_of::<PyMemoryError>(
-        "expected memory for the table of what Rust borrows, and in a sub-interpreter a thread, found none",
-    )
+    shared(py).map(|table| early().move_to(table))
 }
 
 /// Borrows bytes of a tensor to read, and returns the number of the borrow.
@@ -153,11 +137,11 @@ const EARLY: usize = 2;
 /// what it reads is memory of Rust, which no code in Python has yet.
 struct Early {
     last: usize,
-    /// By their numbers; with the number in the table once that is known, else 0.
-    borrows: BTreeMap<usize, (Bytes, usize)>,
+    /// Their numbers and bytes; with the number in the table once that is known, else 0.
+    borrows: Vec<(usize, Bytes, usize)>,
 }
 
-static BORROWS: Mutex<Early> = Mutex::new(Early { last: 0, borrows: BTreeMap::new() });
+static BORROWS: Mutex<Early> = Mutex::new(Early { last: 0, borrows: Vec::new() });
 
 fn early() -> MutexGuard<'static, Early> {
     BORROWS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -167,7 +151,7 @@ impl Early {
     /// Uses a table from now on, unless another one is used already.
     fn move_to(&mut self, table: &'static Functions) {
         if SHARED.get().is_none() {
-            for (bytes, number) in self.borrows.values_mut() {
+            for (_, bytes, number) in &mut self.borrows {
                 // SAFETY: no borrow is replaced (F6).
                 *number = unsafe { (table.keep)(bytes, 0) };
             }
@@ -187,14 +171,18 @@ fn borrow_early(bytes: &Bytes) -> Result<usize, &'static Functions> {
     }
     early.last += 1;
     let number = early.last << 2 | EARLY;
-    early.borrows.insert(number, (*bytes, 0));
+    early.borrows.push((number, *bytes, 0));
     Ok(number)
 }
 
 #[cold]
 fn end_early(number: usize) {
-    let found = early().borrows.remove(&number);
-    if let (Some((bytes, number @ 1..)), Some(table)) = (found, table()) {
+    let found = {
+        let borrows = &mut early().borrows;
+        let place = borrows.iter().position(|borrow| borrow.0 == number);
+        place.map(|place| borrows.swap_remove(place))
+    };
+    if let (Some((_, bytes, number @ 1..)), Some(table)) = (found, table()) {
         // SAFETY: the number of a borrow that this module began and has now given up (F6).
         unsafe { (table.end)(number, bytes.start) };
     }
@@ -258,7 +246,7 @@ mod forks {
     }
 }
 
-/// The table of the first extension module that asked, in the dict of this interpreter, which is the main one.
+/// The table of the first extension module that asked, in the dict of this interpreter.
 fn shared(py: Python<'_>) -> PyResult<&'static Functions> {
     let own = std::ptr::from_ref(&OWN).cast_mut().cast();
     // SAFETY: a pointer that is not null to static functions, a static name, and nothing to release (F2).
@@ -266,7 +254,9 @@ fn shared(py: Python<'_>) -> PyResult<&'static Functions> {
     // Python makes the dict without a lock: two threads that ask first would have one each. All modules of this
     // library lock the same object.
     let names = with_critical_section(&py.None().into_bound(py), || module_state(py));
-    let names = names.ok_or_else(no_memory)?;
+    let names = names.ok_or_else(|| {
+        error_of::<PyMemoryError>("expected memory for the table of what Rust borrows, found none")
+    })?;
     let found = names.call_method1(intern!(py, "setdefault"), (intern!(py, KEY), own))?;
     // Another object under the name is one for all modules.
     Ok(match capsule::content(found.as_borrowed(), NAME) {
@@ -323,8 +313,6 @@ mod tests {
         Python::attach(|py| {
             let first = shared(py).expect("a table");
             assert!(ptr::eq(first, shared(py).expect("the same")));
-            // A thread that runs another interpreter.
-            assert!(in_main(py, |py| shared(py).ok()).is_some_and(|table| ptr::eq(table, first)));
             // A module that is loaded afterwards.
             let names = module_state(py).expect("a dict");
             let capsule = names.get_item(KEY).expect("set");
