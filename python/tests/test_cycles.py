@@ -72,6 +72,16 @@ def test_an_object_that_keeps_a_tensor_over_its_own_memory_is_collected(kind):
 
 
 @KEEPERS
+def test_an_object_that_keeps_rows_over_its_own_memory_is_collected(kind):
+    x = keeper(kind)
+    x.rows = iter(dlbridge.from_dlpack(x))
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+@KEEPERS
 def test_the_collector_sees_a_tensor_that_keeps_an_object(kind):
     assert gc.is_tracked(dlbridge.from_dlpack(keeper(kind)))
 

@@ -113,6 +113,9 @@ class TestParts:
         assert [part.tolist() for part in tensor] == array.tolist()
         assert list(dlbridge.zeros((0, 3))) == []
         assert len(tensor) == 2
+        rows = iter(tensor)
+        assert (iter(rows) is rows, operator.length_hint(rows)) == (True, 2)
+        assert (len(list(rows)), list(rows), operator.length_hint(rows)) == (2, [], 0)
         for use in (iter, len, list):
             with pytest.raises(TypeError, match="rank 0"):
                 use(dlbridge.zeros(()))

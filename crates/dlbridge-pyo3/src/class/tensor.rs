@@ -274,12 +274,12 @@ impl TensorObject {
     }
 
     #[cfg(feature = "tensor-methods")]
-    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
+    fn __reversed__(slf: &Bound<'_, Self>) -> PyResult<whole::Rows> {
         whole::reversed(slf)
     }
 
     #[cfg(feature = "tensor-methods")]
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<whole::Rows> {
         whole::iterate(slf)
     }
 

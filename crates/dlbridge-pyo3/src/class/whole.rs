@@ -1,18 +1,21 @@
 //! The methods of `dlbridge.Tensor` that an extension lacks without the feature `tensor-methods`: its parts and
 //! values, and Arrow's. The Python package has them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlbridge::ffi::Place;
 use dlbridge::{Device, Parts, TypeCode};
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyIterator, PySlice, PyString, PyTuple};
-use pyo3::{IntoPyObjectExt, intern};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PySlice, PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit, intern};
 
 use super::values::Number;
 use super::{index, interface, values};
 use crate::dtypes::numpy::typestr_of;
 use crate::error::error_of;
 use crate::ffi::arrow;
-use crate::ffi::elements::{int_of, int_of_float, iterator, to_bytes};
+use crate::ffi::elements::{int_of, int_of_float, to_bytes};
 use crate::ffi::memory::viewed as reinterpreted;
 use crate::interpreter::module;
 use crate::stream::{copy, is_copied_to_host};
@@ -31,21 +34,52 @@ pub(super) fn part(object: &TensorObject, index: &Bound<'_, PyAny>) -> Result<Te
     Ok(object.part(index::index(&object.tensor, index)?))
 }
 
-pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyIterator>> {
+/// The parts of a tensor along its first axis, one after the other.
+#[pyclass(frozen, module = "dlbridge")]
+pub(super) struct Rows {
+    whole: Py<TensorObject>,
+    next: AtomicUsize,
+}
+
+#[pymethods]
+impl Rows {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, TensorObject>>> {
+        let whole = self.whole.get();
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        if index >= length(whole)? {
+            return Ok(None);
+        }
+        Ok(Some(whole.part(whole.tensor.index(&[Place::At(index)])?).into_bound(py)?))
+    }
+
+    fn __length_hint__(&self) -> PyResult<usize> {
+        Ok(length(self.whole.get())?.saturating_sub(self.next.load(Ordering::Relaxed)))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        visit.call(&self.whole)
+    }
+}
+
+pub(super) fn iterate(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
     if object.get().inner().rank() == 0 {
         return Err(error_of::<PyTypeError>(
             "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
         ));
     }
-    iterator(object)
+    Ok(Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) })
 }
 
 /// Iterates along the first axis from its end.
-pub(super) fn reversed<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyIterator>> {
+pub(super) fn reversed(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
     // The error of rank 0.
     iterate(object)?;
     let backwards = PySlice::new(object.py(), isize::MAX, isize::MIN, -1);
-    iterator(&object.get_item(backwards)?)
+    iterate(object.get_item(backwards)?.cast()?)
 }
 
 /// `format(x, format)`.

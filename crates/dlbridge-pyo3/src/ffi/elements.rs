@@ -1,4 +1,4 @@
-//! Elements for Python code: the types that Rust lacks, their bytes, an iterator. Compiled with the feature
+//! Elements for Python code: the types that Rust lacks, their bytes. Compiled with the feature
 //! `tensor-methods`.
 //! Invariant: only memory that the host can read is read.
 
@@ -8,19 +8,10 @@ use std::hint::black_box;
 use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::{DType, Element, Tensor, TypeCode};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PySlice};
+use pyo3::types::{PyBytes, PySlice};
 use pyo3::{Borrowed, ffi};
 
 use crate::{Error, Result};
-
-/// An iterator over the items of a sequence, which `__getitem__` gives.
-pub(crate) fn iterator<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
-    // SAFETY: attached, and an object (F1).
-    let iterator = unsafe { ffi::PySeqIter_New(sequence.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set (F3).
-    let iterator = unsafe { Bound::from_owned_ptr_or_err(sequence.py(), iterator) }?;
-    Ok(iterator.cast_into()?)
-}
 
 /// The first index of a slice of so many items, its step, and how many items it has.
 ///

@@ -162,6 +162,24 @@ impl Layout<'_> {
         Ok(offset as isize)
     }
 
+    /// The axes behind the first one, and how far those of an index of that are away. They were measured with the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Part`] for no axis, or an index that does not fit.
+    #[inline(always)]
+    pub(crate) fn row(&self, index: usize) -> Result<(Self, isize), Error> {
+        match (self.shape, self.strides) {
+            (&[extent, ref shape @ ..], &[stride, ref strides @ ..]) => {
+                let offset = selected(0, index, (extent, stride))?;
+                let row = Self { shape, strides, ..*self };
+                // Where there is an element, its offset was measured.
+                Ok((row, if row.len() == 0 { 0 } else { offset as isize }))
+            }
+            _ => Err(Error::axis(0, 0)),
+        }
+    }
+
     /// A new axis before this one. Any stride would do for extent 1. We choose that of a contiguous tensor, because some
     /// consumers compare it.
     fn new_axis(&self, axis: usize) -> (i64, i64) {
@@ -225,6 +243,7 @@ impl Layout<'_> {
 }
 
 /// The offset of an index of an axis.
+#[inline]
 fn selected(axis: usize, index: usize, (extent, stride): (i64, i64)) -> Result<i64, Error> {
     match i64::try_from(index) {
         Ok(inside) if inside < extent => Ok(inside.wrapping_mul(stride)),

@@ -295,7 +295,10 @@ impl Parts for &ArcTensor {
     type Part = ArcTensor;
 
     fn cut(self, cut: Cut<'_>) -> Result<ArcTensor, Error> {
-        self.part(cut)
+        match cut {
+            Cut::Select { axis: 0, index } | Cut::Index(&[Place::At(index)]) => self.row(index),
+            _ => self.part(cut),
+        }
     }
 }
 

@@ -300,7 +300,27 @@ impl Checked<'_> {
         Ok((layout, self.memory_of(cut, layout, offset)?))
     }
 
+    /// The part at one index of the first axis, with the numbers in these lists.
+    ///
+    /// # Errors
+    ///
+    /// As for [`part`](Self::part).
+    ///
+    /// # Panics
+    ///
+    /// If there is no space for one axis less.
+    #[inline(always)]
+    pub(crate) fn row_in<'l>(
+        &self,
+        lists: Lists<'l>,
+        index: usize,
+    ) -> Result<(Layout<'l>, Memory), Error> {
+        let (row, offset) = self.layout().row(index)?;
+        Ok((lists.copy(row), self.memory_of(Cut::Select { axis: 0, index }, row, offset)?))
+    }
+
     /// The location of a part, `offset` elements away.
+    #[inline]
     fn memory_of(&self, cut: Cut<'_>, part: Layout<'_>, offset: isize) -> Result<Memory, Error> {
         let Checked { data, byte_offset, device, mut flags, mut access, .. } = *self;
         if let Cut::Broadcast(_) = cut {

@@ -18,9 +18,10 @@ use self::abi::{Abi, RawFields};
 use self::header::{Header, Owns};
 use self::lease::Lease;
 use self::metadata::{Metadata, Origin};
+use super::descriptor::checked::Memory;
 use super::descriptor::validate::{is_ordinary, validate_any};
 use super::descriptor::{Borrowed, Checked};
-use crate::layout::Cut;
+use crate::layout::{Cut, Layout, Lists};
 use crate::{Access, Error, Flags, TypeCode};
 
 pub use self::abi::ManagedTensor;
@@ -378,17 +379,45 @@ impl Handle {
     /// There is a header, and the class is not exclusive.
     pub(crate) unsafe fn shared_part(&self, cut: Cut<'_>) -> Result<Self, Error> {
         let checked = self.checked();
+        let rank = cut.rank(checked.shape().len());
+        // SAFETY: the caller's duty; elements of this handle's (R1).
+        unsafe { self.shared(rank, |lists| checked.part_in(lists, cut)) }
+    }
+
+    /// The same at one index of the first axis, compiled by itself.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Checked::part`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`shared_part`](Self::shared_part).
+    pub(crate) unsafe fn shared_row(&self, index: usize) -> Result<Self, Error> {
+        let checked = self.checked();
+        let rank = checked.shape().len().saturating_sub(1);
+        // SAFETY: the caller's duty; elements of this handle's (R1).
+        unsafe { self.shared(rank, |lists| checked.row_in(lists, index)) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`shared_part`](Self::shared_part); `describe` returns elements of this handle's, of their class or a weaker one.
+    #[inline(always)]
+    unsafe fn shared(
+        &self,
+        rank: usize,
+        describe: impl for<'l> FnOnce(Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
+    ) -> Result<Self, Error> {
         let inner = self.inner();
         let is_shared =
             |it: &&Self| it.origin() == Origin::Header && it.access() != Access::Exclusive;
         let whole = inner.filter(is_shared).unwrap_or(self);
         // SAFETY: with a header, and not exclusive (asked just now, or the caller's duty; R3).
         let whole = unsafe { whole.another() };
-        let rank = cut.rank(checked.shape().len());
         // SAFETY: elements of this handle's (R1), of their class (R4), kept alive by `whole` (R2).
-        let mut part = unsafe {
-            Self::export(whole, Owns::Anything, rank, |_, lists| checked.part_in(lists, cut))
-        }?;
+        let mut part =
+            unsafe { Self::export(whole, Owns::Anything, rank, |_, lists| describe(lists)) }?;
         part.metadata = part.metadata.with_memory_of(self.metadata);
         Ok(part)
     }

@@ -98,6 +98,12 @@ impl ArcTensor {
         // SAFETY: with a header, and not exclusive (this module's invariant; R4).
         unsafe { self.0.0.shared_part(cut) }.map(|handle| Self(Tensor(handle)))
     }
+
+    /// The part at one index of the first axis.
+    pub(in crate::tensor) fn row(&self, index: usize) -> Result<Self, Error> {
+        // SAFETY: with a header, and not exclusive (this module's invariant; R4).
+        unsafe { self.0.0.shared_row(index) }.map(|handle| Self(Tensor(handle)))
+    }
 }
 
 impl From<ArcTensor> for Tensor {
