@@ -301,7 +301,7 @@ CALLS = {
     "call-bytes": "a number of `bytes`; by PyO3's `PyBuffer`",
     "call-two-large": "a number of two arrays of 1,000",
     "call-five": "a number of five arrays",
-    "call-rank-five": "a number of an array of five axes",
+    "call-five-axes": "a number of an array of five axes",
     "call-list-2": "a number of a list of two arrays",
     "call-list-50": "a number of a list of 50",
     "call-like": "a number of an array or a list: `PyTensorLike`",

@@ -94,7 +94,7 @@ ARGUMENTS = {
     "call-bytes": (b"\1\1\1\0",),
     "call-two-large": (np.append(X, np.zeros(996)), np.append(Y, np.zeros(996))),
     "call-five": (X, *[np.zeros(4)] * 4),
-    "call-rank-five": (X.reshape(1, 2, 1, 2, 1),),
+    "call-five-axes": (X.reshape(1, 2, 1, 2, 1),),
     "call-like": (X,),
     "call-like-list": ([0.75, 0.25, 0.5, 0.0],),
     "call-keep": (X,),

@@ -31,12 +31,12 @@ BEYOND = (0, 1 << 33)
 
 
 def shapes() -> Iterator[tuple[int, ...]]:
-    """Shapes of every rank that consumers have limits at, and some by chance."""
-    for rank in (*range(1, 10), 33):
-        yield (2, *[1] * (rank - 4), 3, 1, 2) if rank > 3 else (2, 3, 2)[:rank]
+    """Shapes of every number of axes that consumers have limits at, and some by chance."""
+    for ndim in (*range(1, 10), 33):
+        yield (2, *[1] * (ndim - 4), 3, 1, 2) if ndim > 3 else (2, 3, 2)[:ndim]
     chance = random.Random(1)
-    for rank in range(1, 6):
-        yield tuple(chance.randint(1, 3) for _ in range(rank))
+    for ndim in range(1, 6):
+        yield tuple(chance.randint(1, 3) for _ in range(ndim))
 
 
 def name_of(triple: tuple[int, int, int]) -> str:

@@ -12,7 +12,7 @@ _SHARED = {
     "Consumers of the legacy ABI cannot import the array.": """
         producer.version-unasked producer.version-0.8""",
     "A consumer reads wrong numbers, without an error.": """
-        producer.shape producer.values producer.dtypes producer.rank-0 producer.view-offset
+        producer.shape producer.values producer.dtypes producer.0-d producer.view-offset
         producer.view-every-second producer.view-transposed producer.view-reversed
         producer.view-flipped producer.shapes producer.view-broadcast consumer.dtypes
         consumer.unknown-dtype consumer.lanes""",
@@ -40,7 +40,7 @@ _SHARED = {
         consumer.old-producer consumer.old-answer""",
     "A legal array is refused, or its numbers are wrong; the caller has to copy it first.": """
         consumer.transposed consumer.gaps consumer.negative consumer.zero consumer.size-1
-        consumer.many-axes consumer.rank-0 consumer.rank-0-null consumer.empty
+        consumer.many-axes consumer.0-d consumer.0-d-null consumer.empty
         consumer.large-extents consumer.unaligned""",
 }
 MEANS = {check: text for text, checks in _SHARED.items() for check in checks.split()} | {
@@ -125,7 +125,7 @@ SHOWS = {
     "producer.shape": "shape",
     "producer.strides": "strides",
     "producer.values": "values",
-    "producer.rank-0": "values",
+    "producer.0-d": "values",
     "producer.refusal": "values",
     "producer.empty": "shape",
     **dict.fromkeys((check for check in MEANS if "view-" in check), "strides"),

@@ -279,7 +279,7 @@ FAULTS = {
     UnknownFlags: "flags",
     PaddedBytes: "flags",
     CopiedAlias: "copied-alias",
-    ScalarWithAnAxis: "rank-0",
+    ScalarWithAnAxis: "0-d",
     EmptyOfAnotherShape: "empty",
     ReadOnlyUnsaid: "read-only-old",
     Leaking: "unconsumed",

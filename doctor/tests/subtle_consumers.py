@@ -203,7 +203,7 @@ FAULTS = {
     ClearsTheDeleter: {"leaves-tensor"},
     CutsAxes: {"many-axes"},
     FollowsStridesOfOneElement: {"size-1"},
-    MisreadsScalars: {"rank-0", "rank-0-null"},
+    MisreadsScalars: {"0-d", "0-d-null"},
     IgnoresTransposition: {"transposed"},
     IgnoresStridesOfZero: {"zero"},
     FreesTheFirstWhenTakenTwice: {"twice"},

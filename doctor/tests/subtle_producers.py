@@ -157,7 +157,7 @@ class ShapeIsNull(Array):
         raw.tensor.shape = None
 
 
-class NegativeRank(Array):
+class NegativeNdim(Array):
     def describe(self, raw, versioned):
         raw.tensor.ndim = -1
 
@@ -309,7 +309,7 @@ FAULTS = {
     LegacyOfReadOnlyForOldConsumers: "read-only-old",
     NewerMajorForNewerConsumers: "version-1",
     ShapeIsNull: "shape",
-    NegativeRank: "shape",
+    NegativeNdim: "shape",
     NegativeExtent: "shape",
     DataIsNull: "values",
     StridesInBytes: "strides",

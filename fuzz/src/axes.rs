@@ -2,7 +2,7 @@
 //! views of other crates with such a layout.
 //! Invariant: every element that is read is in the list; numbers have 128 bits.
 
-use dlbridge::{DType, DescriptorError, Error, Flags, MAX_RANK, TensorRef, View};
+use dlbridge::{DType, DescriptorError, Error, Flags, MAX_NDIM, TensorRef, View};
 
 use crate::input::Input;
 use crate::model;
@@ -41,8 +41,8 @@ impl Axes {
             // The library may name any of several faults first.
             _ => return Err(vec![too_large("element count"), too_large("strided span")]),
         };
-        if shape.len() > MAX_RANK {
-            return Err(vec![DescriptorError::RankOutOfRange { ndim: shape.len() as i32 }.into()]);
+        if shape.len() > MAX_NDIM {
+            return Err(vec![DescriptorError::NdimOutOfRange { ndim: shape.len() as i32 }.into()]);
         }
         let span = model::measure(&shape, &strides)?;
         if model::size(span.len, dtype, Flags::NONE).is_none() {

@@ -29,9 +29,9 @@ fn each<T: Value + Plain>(mut memory: Vec<T>, input: &mut Input<'_>) {
     if input.rarely(8) {
         return slices(&mut memory, input);
     }
-    let rank = input.below(6);
+    let ndim = input.below(6);
     let mut axes = Axes { at: 0, extents: Vec::new(), strides: Vec::new() };
-    for _ in 0..rank {
+    for _ in 0..ndim {
         let stride = if input.rarely(2) { 0 } else { input.small_stride() };
         let extent = if stride == 0 { repeats(input) as i64 } else { input.below(4) as i64 };
         axes.extents.push(extent.into());

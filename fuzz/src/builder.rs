@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dlbridge::{
-    Access, Builder, DType, DescriptorError, Device, Error, Flags, MAX_RANK, Plain, ShapeField,
+    Access, Builder, DType, DescriptorError, Device, Error, Flags, MAX_NDIM, Plain, ShapeField,
     Tensor,
 };
 use dlbridge_testing::{CountingOwner, PanicOnBorrow, PanicOnDrop, Releases};
@@ -72,10 +72,10 @@ impl Chosen {
             0 | 1 => {
                 let shape = match input.below(8) {
                     0 => {
-                        let rank = input.below(6);
-                        input.numbers(rank)
+                        let ndim = input.below(6);
+                        input.numbers(ndim)
                     }
-                    1 => vec![1; input.below(MAX_RANK + 4)],
+                    1 => vec![1; input.below(MAX_NDIM + 4)],
                     _ => input.small_shape(),
                 };
                 let builder = builder.shape(&shape);
@@ -83,12 +83,12 @@ impl Chosen {
                 builder
             }
             2 | 3 => {
-                let rank = self.shape.as_ref().map_or(1, Vec::len);
-                let rank = if input.rarely(16) { input.below(5) } else { rank };
+                let ndim = self.shape.as_ref().map_or(1, Vec::len);
+                let ndim = if input.rarely(16) { input.below(5) } else { ndim };
                 let strides: Vec<i64> = if input.rarely(4) {
-                    input.numbers(rank)
+                    input.numbers(ndim)
                 } else {
-                    (0..rank).map(|_| input.small_stride()).collect()
+                    (0..ndim).map(|_| input.small_stride()).collect()
                 };
                 let builder = builder.strides(&strides);
                 self.strides = Some(strides);
@@ -141,8 +141,8 @@ impl Chosen {
             Some(strides) => strides.clone(),
             None => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
         };
-        if shape.len() > MAX_RANK {
-            faults.push(DescriptorError::RankOutOfRange { ndim: shape.len() as i32 }.into());
+        if shape.len() > MAX_NDIM {
+            faults.push(DescriptorError::NdimOutOfRange { ndim: shape.len() as i32 }.into());
         }
         let span = match model::measure(&shape, &strides) {
             Ok(span) => span,

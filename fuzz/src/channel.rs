@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dlbridge::{DType, Flags, MAX_RANK};
+use dlbridge::{DType, Flags, MAX_NDIM};
 use dlbridge_sealed::{Channel, Message, Pool};
 use rustix::cmsg_space;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -225,7 +225,7 @@ fn tell(input: &mut Input<'_>, i: usize) -> Told {
     let dtype = if input.rarely(4) { input.dtype() } else { DType::U8 };
     let shape = match input.below(16) {
         0 => (0..input.below(4)).map(|_| input.number()).collect(),
-        1 => vec![1; MAX_RANK - 1 + input.below(4)],
+        1 => vec![1; MAX_NDIM - 1 + input.below(4)],
         _ => input.small_shape(),
     };
     let offset =
@@ -245,7 +245,7 @@ fn describe(told: &Told) -> Vec<u8> {
 }
 
 fn nbytes(told: &Told) -> Option<i128> {
-    if model::is_impossible(told.dtype) || told.shape.len() > MAX_RANK {
+    if model::is_impossible(told.dtype) || told.shape.len() > MAX_NDIM {
         return None;
     }
     let span = model::measure(&told.shape, &vec![0; told.shape.len()]).ok()?;

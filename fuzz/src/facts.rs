@@ -2,7 +2,7 @@
 //! elements. `elements` compares the elements.
 //! Invariant: the model uses nothing of the library but names.
 
-use dlbridge::{Access, DType, DescriptorError, Device, Error, Flags, MAX_RANK, Tensor, TensorRef};
+use dlbridge::{Access, DType, DescriptorError, Device, Error, Flags, MAX_NDIM, Tensor, TensorRef};
 
 use crate::given::{Data, Given};
 use crate::model::{self, Span};
@@ -47,17 +47,17 @@ impl Facts {
             faults.push(DescriptorError::ImpossibleDType { dtype: given.dtype, reason: "" }.into());
         }
         let ndim = given.ndim;
-        let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= MAX_RANK);
-        let shape = match rank {
+        let axes = usize::try_from(ndim).ok().filter(|&axes| axes <= MAX_NDIM);
+        let shape = match axes {
             None => {
-                faults.push(DescriptorError::RankOutOfRange { ndim }.into());
+                faults.push(DescriptorError::NdimOutOfRange { ndim }.into());
                 return Err(faults);
             }
-            Some(rank) if rank > 0 && !given.has_shape => {
+            Some(axes) if axes > 0 && !given.has_shape => {
                 faults.push(DescriptorError::NullShape { ndim }.into());
                 return Err(faults);
             }
-            Some(rank) => given.shape[..rank].to_vec(),
+            Some(axes) => given.shape[..axes].to_vec(),
         };
         let strides = match &given.strides {
             Some(strides) => strides[..shape.len()].to_vec(),
@@ -196,7 +196,7 @@ macro_rules! assert_says {
         pub(crate) fn $name(tensor: &$ty, facts: &Facts) {
             assert_eq!(tensor.shape(), facts.shape, "shape");
             assert_eq!(tensor.strides(), facts.strides, "strides");
-            assert_eq!(tensor.rank(), facts.shape.len(), "rank");
+            assert_eq!(tensor.ndim(), facts.shape.len(), "ndim");
             assert_eq!(tensor.dtype(), facts.dtype, "dtype");
             assert_eq!(tensor.device(), facts.device, "device");
             assert_eq!((tensor.len(), tensor.is_empty()), (facts.len, facts.len == 0), "length");

@@ -57,7 +57,7 @@ fn versioned(given: &Given, input: &mut Input<'_>) {
     let (start, releases) = (foreign.memory().addr(), foreign.releases());
     let wanted = Facts::of(given, said(given), start);
     // SAFETY: elements are read where the model finds them in the producer's memory; lists are
-    // as long as a rank that is allowed says.
+    // as long as an ndim that is allowed says.
     let found = unsafe { foreign.import() };
     taken(given, found, wanted, &releases, input);
 }

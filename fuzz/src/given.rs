@@ -1,10 +1,10 @@
 //! Creates a producer's descriptor from a fuzzer's bytes: a legal one, some fields of which are
 //! then corrupted. `facts` computes the expected result.
-//! Invariant: if the rank is allowed, a list that is not null has that length (T2).
+//! Invariant: if the ndim is allowed, a list that is not null has that length (T2).
 
 use std::ptr;
 
-use dlbridge::{DType, Device, Flags, MAX_RANK};
+use dlbridge::{DType, Device, Flags, MAX_NDIM};
 use dlbridge_testing::Foreign;
 
 use crate::input::Input;
@@ -142,20 +142,20 @@ impl Given {
         }
     }
 
-    /// The lists have the length of the rank if it is allowed; for other ranks they are never read.
+    /// The lists have the length of the ndim if it is allowed; for other numbers of axes they are never read.
     fn fit_lists(&mut self, input: &mut Input<'_>) {
-        let Some(rank) = usize::try_from(self.ndim).ok().filter(|&rank| rank <= MAX_RANK) else {
+        let Some(ndim) = usize::try_from(self.ndim).ok().filter(|&ndim| ndim <= MAX_NDIM) else {
             return;
         };
-        while self.shape.len() < rank {
+        while self.shape.len() < ndim {
             self.shape.push(if input.rarely(4) { input.number() } else { 1 });
         }
-        self.shape.truncate(rank);
+        self.shape.truncate(ndim);
         if let Some(strides) = &mut self.strides {
-            while strides.len() < rank {
+            while strides.len() < ndim {
                 strides.push(input.number());
             }
-            strides.truncate(rank);
+            strides.truncate(ndim);
         }
     }
 

@@ -90,14 +90,14 @@ impl<'a> Input<'a> {
 
     /// A few extents of at most 5, and so few elements that all are compared often.
     pub(crate) fn small_shape(&mut self) -> Vec<i64> {
-        let rank = if self.rarely(32) { self.below(12) } else { self.below(5) };
+        let ndim = if self.rarely(32) { self.below(12) } else { self.below(5) };
         let mut most = 120;
         let mut extent = || {
             let extent = self.below(6).min(most);
             most /= extent.max(1);
             extent as i64
         };
-        (0..rank).map(|_| extent()).collect()
+        (0..ndim).map(|_| extent()).collect()
     }
 
     pub(crate) fn plain_dtype(&mut self) -> DType {

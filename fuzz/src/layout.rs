@@ -34,18 +34,18 @@ pub fn run(data: &[u8]) {
 
 /// Any numbers.
 fn numbers(input: &mut Input<'_>) {
-    let rank = if input.rarely(16) { input.below(70) } else { input.below(6) };
-    let shape = input.numbers(rank);
+    let ndim = if input.rarely(16) { input.below(70) } else { input.below(6) };
+    let shape = input.numbers(ndim);
     let strides = match input.below(4) {
         0 => model::contiguous(&shape).into_iter().map(Option::unwrap_or_default).collect(),
-        1 if rank > 0 => {
-            let other = rank - 1 + input.below(3);
+        1 if ndim > 0 => {
+            let other = ndim - 1 + input.below(3);
             input.numbers(other)
         }
-        _ => input.numbers(rank),
+        _ => input.numbers(ndim),
     };
     measured(&shape, &strides);
-    let mut made = vec![7; rank];
+    let mut made = vec![7; ndim];
     contiguous_strides(&shape, &mut made);
     for (axis, wanted) in model::contiguous(&shape).into_iter().enumerate() {
         assert!(wanted.is_none_or(|wanted| made[axis] == wanted), "{shape:?} made {made:?}");

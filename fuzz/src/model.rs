@@ -19,7 +19,7 @@ pub(crate) struct Span {
 pub(crate) fn measure(shape: &[i64], strides: &[i64]) -> Result<Span, Vec<Error>> {
     if shape.len() != strides.len() {
         return Err(vec![Error::ShapeMismatch {
-            field: ShapeField::Rank,
+            field: ShapeField::Ndim,
             expected: shape.len(),
             found: strides.len(),
         }]);

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use dlbridge::{Access, DType, Flags, MAX_RANK};
+use dlbridge::{Access, DType, Flags, MAX_NDIM};
 use dlbridge_sealed::SealedTensors;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fstat, memfd_create,
@@ -106,7 +106,7 @@ fn told(input: &mut Input<'_>) -> Vec<Told> {
         };
         let shape: Vec<u64> = match input.below(8) {
             0 => (0..input.below(4)).map(|_| input.number() as u64).collect(),
-            1 => vec![1; MAX_RANK - 1 + input.below(4)],
+            1 => vec![1; MAX_NDIM - 1 + input.below(4)],
             2 => vec![input.below(200) as u64],
             _ => input.small_shape().iter().map(|&extent| extent as u64).collect(),
         };
@@ -233,7 +233,7 @@ fn judge(told: &[Told], start: usize, size: usize) -> Option<Wanted> {
         }
         let extents = one.shape.iter().map(|&extent| i64::try_from(extent).ok());
         let extents =
-            extents.collect::<Option<Vec<_>>>().filter(|shape| shape.len() <= MAX_RANK)?;
+            extents.collect::<Option<Vec<_>>>().filter(|shape| shape.len() <= MAX_NDIM)?;
         if one.name.starts_with("__pad_") && one.typed.is_none() {
             continue;
         }
@@ -242,7 +242,7 @@ fn judge(told: &[Told], start: usize, size: usize) -> Option<Wanted> {
             None => (stored, extents),
         };
         let strides = vec![0; shape.len()];
-        if model::is_impossible(dtype) || shape.len() > MAX_RANK {
+        if model::is_impossible(dtype) || shape.len() > MAX_NDIM {
             return None;
         }
         let span = model::measure(&shape, &strides).ok()?;

@@ -33,17 +33,17 @@ impl Shown {
 
     /// Slices, permutes, reverses, broadcasts or indexes.
     pub(crate) fn step(&mut self, input: &mut Input<'_>) {
-        let rank = self.shape.len();
-        let axis = input.below(rank.max(1));
+        let ndim = self.shape.len();
+        let axis = input.below(ndim.max(1));
         match input.below(5) {
-            0 if rank > 0 => self.slice(axis, input),
-            1 if rank > 1 => self.swap(axis, input.below(rank)),
-            2 if rank > 0 => self.turn(axis),
-            3 if rank < 9 && self.places.len() < 500 => {
+            0 if ndim > 0 => self.slice(axis, input),
+            1 if ndim > 1 => self.swap(axis, input.below(ndim)),
+            2 if ndim > 0 => self.turn(axis),
+            3 if ndim < 9 && self.places.len() < 500 => {
                 let extent = if input.rarely(2) { input.below(4) as i64 } else { 1 };
                 self.broadcast(axis, extent);
             }
-            4 if rank > 0 && self.shape[axis] > 0 => {
+            4 if ndim > 0 && self.shape[axis] > 0 => {
                 let at = input.below(self.shape[axis] as usize);
                 self.pick(axis, at);
             }

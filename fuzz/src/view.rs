@@ -222,8 +222,8 @@ fn written<T: Value + Plain + Default>(
                 }
             }
             _ => {
-                let rank = placed.shape.len();
-                let index: Vec<usize> = (0..rank).map(|_| input.below(6)).collect();
+                let ndim = placed.shape.len();
+                let index: Vec<usize> = (0..ndim).map(|_| input.below(6)).collect();
                 let inside = index.iter().zip(&placed.shape).all(|(&i, &n)| (i as i64) < n);
                 let set = view.set(&index, value);
                 assert_eq!(set.is_ok(), inside, "{index:?} of {:?}", placed.shape);

@@ -36,7 +36,7 @@ ARRAYS = {
     "gaps": np.arange(24, dtype="uint16").reshape(4, 6)[::2, 1::3],
     "backwards": np.arange(6, dtype="complex64")[::-1],
     "broadcast": np.broadcast_to(np.float16(2), (3, 2)),
-    "rank 0": np.array(True),
+    "0-d": np.array(True),
     "empty": np.zeros((2, 0, 3)),
 }
 

@@ -168,7 +168,7 @@ class TestImport:
         assert (tensor.shape, tensor.dtype) == ((2, 3), "int16")
         assert values(tensor) == [[1, 2, 3], [4, 5, 6]]
 
-    def test_a_numpy_scalar_is_a_tensor_of_rank_0(self):
+    def test_a_numpy_scalar_is_a_tensor_of_ndim_0(self):
         tensor = dlbridge.from_dlpack(np.float32(2.5))
         assert (tensor.shape, tensor.dtype, tensor.readonly) == ((), "float32", True)
         assert values(tensor) == 2.5
@@ -208,17 +208,17 @@ class TestImport:
         with pytest.raises(BufferError, match=found.replace("{", "[{]")):
             dlbridge.from_dlpack(source)
 
-    @pytest.mark.parametrize("rank", [0, 1, 63, 64, 65, 1000])
-    def test_ranks_at_the_limit(self, rank):
+    @pytest.mark.parametrize("ndim", [0, 1, 63, 64, 65, 1000])
+    def test_ndim_at_the_limit(self, ndim):
         kind = ctypes.c_float
-        for _ in range(rank):
+        for _ in range(ndim):
             kind = kind * 1
-        if rank > 64:
-            with pytest.raises(BufferError, match=f"expected 64 axes or fewer, found {rank}"):
+        if ndim > 64:
+            with pytest.raises(BufferError, match=f"expected 64 axes or fewer, found {ndim}"):
                 dlbridge.from_dlpack(kind())
             return
-        tensor = dlbridge.from_dlpack(memoryview(np.full((1,) * rank, 3.0)))
-        assert (len(tensor.shape), memoryview(tensor).ndim) == (rank, rank)
+        tensor = dlbridge.from_dlpack(memoryview(np.full((1,) * ndim, 3.0)))
+        assert (len(tensor.shape), memoryview(tensor).ndim) == (ndim, ndim)
         assert np.from_dlpack(tensor).ravel().tolist() == [3]
 
     def test_strides_that_are_not_whole_elements_are_refused(self):

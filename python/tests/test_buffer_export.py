@@ -215,7 +215,7 @@ def layouts():
         "column-major": base.T,
         "gaps": base[:, ::2],
         "backwards": base[::-1],
-        "rank 0": base[1, 2],
+        "0-d": base[1, 2],
         "one axis": base[0],
         "empty": base[:0, ::2],
     }
@@ -232,7 +232,7 @@ FLAGS = [
 @pytest.mark.parametrize("layout", layouts())
 def test_every_request_is_answered_as_numpy_answers_it(layout, flags):
     source = np.array(layouts()[layout], copy=None)
-    if layout == "rank 0":
+    if layout == "0-d":
         source = np.array(8, dtype="float32")
     tensor = dlbridge.from_dlpack(source)
     try:

@@ -55,7 +55,7 @@ def test_a_device_has_a_name(device, name):
         np.array(3.5, dtype="float32"),
         np.zeros((3, 1), dtype="complex128"),
     ],
-    ids=["contiguous", "transposed", "backwards", "rank 0", "one column"],
+    ids=["contiguous", "transposed", "backwards", "0-d", "one column"],
 )
 def test_attributes_are_those_of_the_array(array):
     tensor = dlbridge.from_dlpack(array)
@@ -81,7 +81,7 @@ def test_attributes_of_a_tensor_without_elements_agree_with_its_shape():
 def test_the_length_is_that_of_the_outermost_axis():
     assert len(dlbridge.zeros(5)) == 5
     assert len(dlbridge.zeros((0, 2))) == 0
-    with pytest.raises(TypeError, match="rank 0"):
+    with pytest.raises(TypeError, match="0-d"):
         len(dlbridge.zeros(()))
 
 

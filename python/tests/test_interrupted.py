@@ -363,9 +363,9 @@ def test_a_copy_of_chunks_handles_signals(raises):
     assert is_used() is None
 
 
-@pytest.mark.parametrize("rank", [10, 15])
-def test_text_of_many_short_axes_has_no_values(rank):
-    text = repr(strided((6,) * rank, (0,) * rank))
+@pytest.mark.parametrize("ndim", [10, 15])
+def test_text_of_many_short_axes_has_no_values(ndim):
+    text = repr(strided((6,) * ndim, (0,) * ndim))
     assert text.startswith("dlbridge.Tensor([...], shape=(6, 6, ")
     assert len(repr(strided((6,) * 4, (0,) * 4))) > 6**4
 

@@ -31,8 +31,8 @@ LAYOUTS = {
     "stepped": BASE[:, ::2, 1::2],
     "broadcast": np.broadcast_to(BASE[:, :1], (2, 3, 4)),
     "empty": np.zeros((0, 3)),
-    "rank 0": np.array(2.5),
-    "rank 64": np.zeros((1,) * (64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32)),
+    "0-d": np.array(2.5),
+    "64-d": np.zeros((1,) * (64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32)),
 }
 
 

@@ -96,7 +96,7 @@ def test_a_result_of_too_many_bytes_is_refused(array):
 
 
 @EVERY
-def test_ranks_at_the_limit(array):
+def test_ndim_at_the_limit(array):
     assert my.same(array(ones(*[1] * 64))).ndim == 64
     assert my.same(array(ones())).ndim == 0
     assert my.same(array(ones(2, 0, 3))).shape == (2, 0, 3)

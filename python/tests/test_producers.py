@@ -262,7 +262,7 @@ class TestOddities:
         assert (tensor.size, tensor.nbytes) == (0, 0)
         assert dlbridge.from_dlpack(tensor, copy=True).shape == tuple(shape)
 
-    def test_null_shape_and_strides_are_right_for_rank_0(self):
+    def test_null_shape_and_strides_are_right_for_ndim_0(self):
         tensor = self.take(shape=None, strides=None, ndim=0)
         assert (tensor.shape, tensor.strides, tensor.size) == ((), (), 1)
 

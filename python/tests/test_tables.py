@@ -46,7 +46,7 @@ class TestAnArrayThatIsALongTable:
     @pytest.mark.parametrize("shape", [(2, 3), (), (1, 6), (2, 3, 1)])
     @pytest.mark.parametrize("options", [{}, {"copy": True}])
     def test_it_does_not_lose_its_axes(self, shape, options):
-        """A `DataArray` of (2, 3) arrived as (6,), and one of rank 0 as (1,)."""
+        """A `DataArray` of (2, 3) arrived as (6,), and a 0-d one as (1,)."""
         values = np.arange(np.prod(shape), dtype="float32").reshape(shape)
         for array in labelled(values):
             with pytest.raises(BufferError, match=r"shape \[.*found a table.*pass x\.to_numpy\(\)"):

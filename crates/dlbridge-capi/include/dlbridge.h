@@ -185,9 +185,9 @@ typedef struct dlb_memory {
     void *data;
     // Added to `data`, in bytes.
     uint64_t byte_offset;
-    // `rank` extents, outermost axis first; may be null if `rank` is 0.
+    // `ndim` extents, outermost axis first; may be null if `ndim` is 0.
     const int64_t *shape;
-    // `rank` steps from one element to the next, in elements; null for row-major order.
+    // `ndim` steps from one element to the next, in elements; null for row-major order.
     const int64_t *strides;
     // The sum of `DLB_FLAG_*`.
     uint64_t flags;
@@ -197,7 +197,7 @@ typedef struct dlb_memory {
     // The type of the elements.
     struct dlb_dtype dtype;
     // The number of axes, at most 64.
-    int32_t rank;
+    int32_t ndim;
     // Passed to `release`, or put into `queue`, once the memory is no longer used.
     void *token;
     // Called once, on any thread, with or without the GIL. It returns: it must not throw, call
@@ -234,9 +234,9 @@ typedef struct dlb_info {
     void *data;
     // The offset of the first element from a handle, in bytes; 0 on devices with addresses.
     uint64_t byte_offset;
-    // `rank` extents, outermost axis first. `rank` is at most 64.
+    // `ndim` extents, outermost axis first. `ndim` is at most 64.
     const int64_t *shape;
-    // `rank` steps from one element to the next, in elements. Never null.
+    // `ndim` steps from one element to the next, in elements. Never null.
     const int64_t *strides;
     // The number of elements.
     size_t len;
@@ -247,7 +247,7 @@ typedef struct dlb_info {
     // The type of the elements.
     struct dlb_dtype dtype;
     // The number of axes.
-    int32_t rank;
+    int32_t ndim;
     // Whether the host can read `data`: 1 or 0.
     uint8_t is_host;
     // Whether the elements are contiguous in row-major order: 1 or 0.
@@ -309,13 +309,13 @@ void dlb_delete_legacy(struct DLManagedTensor *managed);
 // ---- Check and read a tensor ----
 
 // Checks that a tensor is what the caller's code can use: its type, unless `dtype` is all zeros; its
-// number of axes, unless `rank` is negative; and a sum of `DLB_EXPECT_*`. Fails with
+// number of axes, unless `ndim` is negative; and a sum of `DLB_EXPECT_*`. Fails with
 // `DLB_STATUS_REFUSED` and a message such as "dtype: expected float32, found float64".
 //
 // Requires: `tensor` is null, which fails, or a live tensor.
 enum dlb_status dlb_expect(const struct dlb_tensor *tensor,
                            struct dlb_dtype dtype,
-                           int rank,
+                           int ndim,
                            uint32_t properties);
 
 // Describes a tensor; null for null. The struct, and what it points to, are valid until the last
@@ -334,12 +334,12 @@ uint8_t dlb_is_legacy_read_only(const struct dlb_tensor *tensor);
 // ---- Make a tensor ----
 
 // Makes a tensor of zeros in row-major host memory, aligned to 64 bytes because JAX copies other
-// memory. `shape` has `rank` extents; elements narrower than a byte are packed.
+// memory. `shape` has `ndim` extents; elements narrower than a byte are packed.
 //
-// Requires: `shape` is null, which is allowed if `rank` is 0, or has `rank` numbers; `out` is null or can be
+// Requires: `shape` is null, which is allowed if `ndim` is 0, or has `ndim` numbers; `out` is null or can be
 // written.
 enum dlb_status dlb_new(struct dlb_dtype dtype,
-                        int32_t rank,
+                        int32_t ndim,
                         const int64_t *shape,
                         struct dlb_tensor **out);
 
@@ -350,7 +350,7 @@ enum dlb_status dlb_copy(const struct dlb_tensor *tensor, struct dlb_tensor **ou
 
 // Makes a tensor of memory. On success the tensor has the owner.
 //
-// Requires: `memory` is null or as its fields say: lists of `rank` numbers, elements that may be read and,
+// Requires: `memory` is null or as its fields say: lists of `ndim` numbers, elements that may be read and,
 // unless they are read-only, written until the owner is released, a function that may be called on
 // any thread, a queue that is null or live. `out` is null or can be written.
 enum dlb_status dlb_export(const struct dlb_memory *memory, struct dlb_tensor **out);

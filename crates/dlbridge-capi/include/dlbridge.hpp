@@ -236,13 +236,13 @@ public:
     dlb_device device() const noexcept { return info().device; }
     std::size_t size() const noexcept { return info().len; }
     bool is_read_only() const noexcept { return (info().flags & DLB_FLAG_READ_ONLY) != 0; }
-    span<const std::int64_t> shape() const noexcept { return {info().shape, rank()}; }
-    span<const std::int64_t> strides() const noexcept { return {info().strides, rank()}; }
-    std::size_t rank() const noexcept { return static_cast<std::size_t>(info().rank); }
+    span<const std::int64_t> shape() const noexcept { return {info().shape, ndim()}; }
+    span<const std::int64_t> strides() const noexcept { return {info().strides, ndim()}; }
+    std::size_t ndim() const noexcept { return static_cast<std::size_t>(info().ndim); }
 
-    // `dlb_expect`: any type, any rank and a sum of DLB_EXPECT_*.
-    result<void> expect(dlb_dtype dtype, int rank = -1, std::uint32_t properties = 0) const {
-        return detail::done(dlb_expect(handle_, dtype, rank, properties));
+    // `dlb_expect`: any type, any number of axes and a sum of DLB_EXPECT_*.
+    result<void> expect(dlb_dtype dtype, int ndim = -1, std::uint32_t properties = 0) const {
+        return detail::done(dlb_expect(handle_, dtype, ndim, properties));
     }
 
     // The elements in row-major order; fails unless they are contiguous in host memory and of this type. A
@@ -386,7 +386,7 @@ result<tensor> share_elements(Owner owner, Container &values, std::vector<std::i
     memory.shape = shape.data();
     memory.device = {DLB_DEVICE_CPU, 0};
     memory.dtype = dtype_of<T>();
-    memory.rank = static_cast<std::int32_t>(shape.size());
+    memory.ndim = static_cast<std::int32_t>(shape.size());
     return share(std::move(owner), memory);
 }
 

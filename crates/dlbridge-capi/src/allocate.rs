@@ -9,21 +9,21 @@ use crate::import::write_tensor;
 use crate::info::DataType;
 
 /// Makes a tensor of zeros in row-major host memory, aligned to 64 bytes because JAX copies other
-/// memory. `shape` has `rank` extents; elements narrower than a byte are packed.
+/// memory. `shape` has `ndim` extents; elements narrower than a byte are packed.
 ///
 /// # Safety
 ///
-/// `shape` is null, which is allowed if `rank` is 0, or has `rank` numbers; `out` is null or can be
+/// `shape` is null, which is allowed if `ndim` is 0, or has `ndim` numbers; `out` is null or can be
 /// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_new(
     dtype: DataType,
-    rank: i32,
+    ndim: i32,
     shape: *const i64,
     out: *mut *mut TensorHandle,
 ) -> Status {
     // SAFETY: the caller's duty.
-    let make = || Ok((unsafe { zeros(dtype, rank, shape) }?, Origin::C, None));
+    let make = || Ok((unsafe { zeros(dtype, ndim, shape) }?, Origin::C, None));
     // SAFETY: the caller's duty.
     unsafe { write_tensor(out, make) }
 }
@@ -31,15 +31,15 @@ pub unsafe extern "C" fn dlb_new(
 /// # Safety
 ///
 /// As for [`dlb_new`].
-unsafe fn zeros(dtype: DataType, rank: i32, shape: *const i64) -> Result<Tensor> {
-    let shape = match usize::try_from(rank) {
+unsafe fn zeros(dtype: DataType, ndim: i32, shape: *const i64) -> Result<Tensor> {
+    let shape = match usize::try_from(ndim) {
         Ok(0) => &[],
         Ok(_) if shape.is_null() => {
-            return Err(Error::Invalid("shape: expected `rank` extents, found a null pointer"));
+            return Err(Error::Invalid("shape: expected `ndim` extents, found a null pointer"));
         }
         // SAFETY: as many numbers as the caller says, checked against the limit first (the caller's duty).
-        Ok(rank @ ..=64) => unsafe { std::slice::from_raw_parts(shape, rank) },
-        _ => return Err(Error::Unexpected(format!("rank: expected 0 to 64, found {rank}"))),
+        Ok(ndim @ ..=64) => unsafe { std::slice::from_raw_parts(shape, ndim) },
+        _ => return Err(Error::Unexpected(format!("ndim: expected 0 to 64, found {ndim}"))),
     };
     Ok(Tensor::zeros(dtype.dtype(), shape)?)
 }

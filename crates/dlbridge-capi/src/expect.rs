@@ -19,7 +19,7 @@ pub const DLB_EXPECT_CONTIGUOUS: u32 = 2;
 pub const DLB_EXPECT_WRITABLE: u32 = 4;
 
 /// Checks that a tensor is what the caller's code can use: its type, unless `dtype` is all zeros; its
-/// number of axes, unless `rank` is negative; and a sum of `DLB_EXPECT_*`. Fails with
+/// number of axes, unless `ndim` is negative; and a sum of `DLB_EXPECT_*`. Fails with
 /// `DLB_STATUS_REFUSED` and a message such as "dtype: expected float32, found float64".
 ///
 /// # Safety
@@ -29,15 +29,15 @@ pub const DLB_EXPECT_WRITABLE: u32 = 4;
 pub unsafe extern "C" fn dlb_expect(
     tensor: *const TensorHandle,
     dtype: DataType,
-    rank: c_int,
+    ndim: c_int,
     properties: u32,
 ) -> Status {
     // SAFETY: the caller's duty.
     let tensor = unsafe { TensorHandle::borrow(tensor) };
-    guarded(|| check(tensor?.tensor(), dtype, rank, properties))
+    guarded(|| check(tensor?.tensor(), dtype, ndim, properties))
 }
 
-fn check(tensor: &Tensor, dtype: DataType, rank: c_int, properties: u32) -> Result<()> {
+fn check(tensor: &Tensor, dtype: DataType, ndim: c_int, properties: u32) -> Result<()> {
     if properties & !(DLB_EXPECT_HOST | DLB_EXPECT_CONTIGUOUS | DLB_EXPECT_WRITABLE) != 0 {
         return Err(Error::Invalid(
             "properties: expected a sum of DLB_EXPECT_*, found another bit; the program was compiled for \
@@ -50,9 +50,9 @@ fn check(tensor: &Tensor, dtype: DataType, rank: c_int, properties: u32) -> Resu
     if !is_any && expected != found {
         return Err(Error::Unexpected(format!("dtype: expected {expected}, found {found}")));
     }
-    if usize::try_from(rank).is_ok_and(|rank| rank != tensor.rank()) {
-        let found = tensor.rank();
-        return Err(Error::Unexpected(format!("rank: expected {rank}, found {found}")));
+    if usize::try_from(ndim).is_ok_and(|ndim| ndim != tensor.ndim()) {
+        let found = tensor.ndim();
+        return Err(Error::Unexpected(format!("ndim: expected {ndim}, found {found}")));
     }
     if asks(DLB_EXPECT_HOST) && !tensor.device().is_host_accessible() {
         let found = tensor.device();

@@ -32,9 +32,9 @@ pub struct Memory {
     pub data: *mut c_void,
     /// Added to `data`, in bytes.
     pub byte_offset: u64,
-    /// `rank` extents, outermost axis first; may be null if `rank` is 0.
+    /// `ndim` extents, outermost axis first; may be null if `ndim` is 0.
     pub shape: *const i64,
-    /// `rank` steps from one element to the next, in elements; null for row-major order.
+    /// `ndim` steps from one element to the next, in elements; null for row-major order.
     pub strides: *const i64,
     /// The sum of `DLB_FLAG_*`.
     pub flags: u64,
@@ -44,7 +44,7 @@ pub struct Memory {
     /// The type of the elements.
     pub dtype: DataType,
     /// The number of axes, at most 64.
-    pub rank: i32,
+    pub ndim: i32,
     /// Passed to `release`, or put into `queue`, once the memory is no longer used.
     pub token: *mut c_void,
     /// Called once, on any thread, with or without the GIL. It returns: it must not throw, call
@@ -113,7 +113,7 @@ impl Validated {
         }
         // SAFETY: the caller's duty.
         let memory = unsafe { sized::read(memory) }?;
-        let Memory { device, dtype, rank, .. } = memory;
+        let Memory { device, dtype, ndim, .. } = memory;
         if device.kind == 0 {
             return Err(Error::Invalid(
                 "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}",
@@ -130,7 +130,7 @@ impl Validated {
         let descriptor = DLTensor {
             data: memory.data,
             device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },
-            ndim: rank,
+            ndim: ndim,
             dtype: DLDataType {
                 code: DLDataTypeCode(dtype.code),
                 bits: dtype.bits,
@@ -142,7 +142,7 @@ impl Validated {
         };
         // An export without an owner runs every check, and releases nothing.
         let flags = Flags(memory.flags);
-        // SAFETY: lists of `rank` numbers (the caller's duty); nothing reads the elements.
+        // SAFETY: lists of `ndim` numbers (the caller's duty); nothing reads the elements.
         let checked = unsafe { dlbridge::ffi::from_owner_raw((), &descriptor, flags) }?;
         Ok(Self { memory, checked })
     }
@@ -168,7 +168,7 @@ impl Validated {
 ///
 /// # Safety
 ///
-/// `memory` is null or as its fields say: lists of `rank` numbers, elements that may be read and,
+/// `memory` is null or as its fields say: lists of `ndim` numbers, elements that may be read and,
 /// unless they are read-only, written until the owner is released, a function that may be called on
 /// any thread, a queue that is null or live. `out` is null or can be written.
 #[unsafe(no_mangle)]

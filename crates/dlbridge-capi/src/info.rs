@@ -45,9 +45,9 @@ pub struct TensorInfo {
     pub data: *mut c_void,
     /// The offset of the first element from a handle, in bytes; 0 on devices with addresses.
     pub byte_offset: u64,
-    /// `rank` extents, outermost axis first. `rank` is at most 64.
+    /// `ndim` extents, outermost axis first. `ndim` is at most 64.
     pub shape: *const i64,
-    /// `rank` steps from one element to the next, in elements. Never null.
+    /// `ndim` steps from one element to the next, in elements. Never null.
     pub strides: *const i64,
     /// The number of elements.
     pub len: usize,
@@ -58,7 +58,7 @@ pub struct TensorInfo {
     /// The type of the elements.
     pub dtype: DataType,
     /// The number of axes.
-    pub rank: i32,
+    pub ndim: i32,
     /// Whether the host can read `data`: 1 or 0.
     pub is_host: u8,
     /// Whether the elements are contiguous in row-major order: 1 or 0.
@@ -85,8 +85,8 @@ impl TensorInfo {
             flags: tensor.flags().0,
             device: DeviceId { kind: device.kind.0, id: device.id },
             dtype: DataType { code: dtype.code.0, bits: dtype.bits, lanes: dtype.lanes },
-            // At most `MAX_RANK`.
-            rank: shape.len() as i32,
+            // At most `MAX_NDIM`.
+            ndim: shape.len() as i32,
             is_host: device.is_host_accessible().into(),
             is_row_major: tensor.is_contiguous().into(),
             is_column_major: layout::is_column_major(shape, strides).into(),

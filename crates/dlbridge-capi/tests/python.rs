@@ -85,7 +85,7 @@ fn lists_that_change_during_an_export_are_read_once(host: &Host) {
         shape.addr()
     ));
     let memory =
-        Memory { shape: shape.cast(), rank: 1, ..host::memory(DLB_DEVICE_CPU, 0, Some(release)) };
+        Memory { shape: shape.cast(), ndim: 1, ..host::memory(DLB_DEVICE_CPU, 0, Some(release)) };
     let mut object = ptr::null_mut();
     // SAFETY: static numbers, and a list that only this thread changes.
     let status = unsafe { dlb_export_python(&memory, &mut object) };

@@ -282,7 +282,7 @@ fn help(error: &dlbridge::Error) -> &'static str {
         dlbridge::Error::NotContiguous { .. } | dlbridge::Error::StrideMismatch { .. } => {
             "; pass np.ascontiguousarray(x), or another framework's x.contiguous()"
         }
-        dlbridge::Error::ShapeMismatch { field: ShapeField::Rank, .. } => {
+        dlbridge::Error::ShapeMismatch { field: ShapeField::Ndim, .. } => {
             "; pass x.reshape(...) with as many axes"
         }
         dlbridge::Error::Part { kind: ErrorKind::Layout, .. } => "; pass np.ascontiguousarray(x)",

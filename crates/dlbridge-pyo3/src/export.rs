@@ -17,7 +17,7 @@ use crate::dtypes::numpy::number_of;
 use crate::error::{error_of, unless_refused};
 use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
-use crate::ffi::numpy::{Api, MAX_RANK};
+use crate::ffi::numpy::{Api, MAX_NDIM};
 use crate::interpreter::module;
 use crate::stream::{Ready, Stream, copy, is_copied_to_host};
 use crate::{Error, Result, TensorObject};
@@ -130,7 +130,7 @@ pub(crate) fn numpy_dtype_of(py: Python<'_>, dtype: DType) -> Result<Bound<'_, P
 #[inline]
 fn number_for(tensor: &Tensor) -> Option<c_int> {
     let is_usual =
-        tensor.device() == Device::CPU && tensor.rank() <= MAX_RANK && !tensor.data_ptr().is_null();
+        tensor.device() == Device::CPU && tensor.ndim() <= MAX_NDIM && !tensor.data_ptr().is_null();
     if is_usual { number_of(tensor.dtype()) } else { None }
 }
 

@@ -40,7 +40,7 @@
 //! | I have | I want | call |
 //! | --- | --- | --- |
 //! | any array, as an argument | to read it | `x: PyTensor`, then [`view`](dlbridge::Tensor::view) |
-//! | an array that must have one dtype and rank | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
+//! | an array that must have one dtype and `ndim` | a `TypeError` for any other | `x: PyTensorOf<f32, 2>` |
 //! | a list, a number, or an array of another dtype | a tensor, by one copy | `x: PyTensorLike<f32, 1>` |
 //! | an array that must have three channels | a `TypeError` for any other | `x: PyTensorOf<u8, 3, Shape![_, _, 3]>` |
 //! | a tensor whose gradient must not get lost | a `BufferError` where it would | `x: PyTensorOf<f32, 2, NoGrad>` |
@@ -92,7 +92,7 @@ mod types;
 #[doc(hidden)]
 pub use arguments::shapes;
 pub use arguments::{
-    ANY_RANK, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
+    ANY_NDIM, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
     NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
 };
 pub use class::{ExportDlpack, Pickle, dlpack_class};

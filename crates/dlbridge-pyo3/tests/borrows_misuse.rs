@@ -199,11 +199,11 @@ fn references(array: &Bound<'_, PyAny>) -> isize {
 fn an_argument_has_its_own_shape_and_keeps_its_array_however_it_ends() {
     Python::attach(|py| {
         let numpy = py.import("numpy").expect("NumPy");
-        for rank in 0..7_usize {
-            let shape: Vec<i64> = (0..rank as i64).map(|axis| 1 + axis % 3).collect();
+        for ndim in 0..7_usize {
+            let shape: Vec<i64> = (0..ndim as i64).map(|axis| 1 + axis % 3).collect();
             let array = numpy.call_method1("ones", (shape.clone(),)).expect("an array");
             let turned = array.getattr("T").expect("the same memory");
-            for (array, contiguous) in [(array, rank < 2), (turned, false)] {
+            for (array, contiguous) in [(array, ndim < 2), (turned, false)] {
                 let before = references(&array);
                 let tensor = array.extract::<PyTensorOf<f64>>().expect("an argument");
                 assert_eq!(references(&array), before + 1);

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 use dlbridge_pyo3::{
-    ANY_RANK, CallerArray, NoGrad, PyTensor, PyTensorLike, PyTensorOf, Result, Writable,
+    ANY_NDIM, CallerArray, NoGrad, PyTensor, PyTensorLike, PyTensorOf, Result, Writable,
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 /// Frameworks fail where a second thread imports them before the first is done. Held before a thread attaches.
 static IMPORTS: Mutex<()> = Mutex::new(());
 
-type Out<'py> = Option<CallerArray<'py, f32, ANY_RANK, Writable>>;
+type Out<'py> = Option<CallerArray<'py, f32, ANY_NDIM, Writable>>;
 
 #[pyfunction]
 #[pyo3(signature = (x, out = None))]

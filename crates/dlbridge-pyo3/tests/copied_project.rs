@@ -209,8 +209,8 @@ mod my_extension {
     }
 
     #[pyfunction]
-    fn rank(x: PyTensor) -> usize {
-        x.rank()
+    fn ndim(x: PyTensor) -> usize {
+        x.ndim()
     }
 }
 ";
@@ -252,7 +252,7 @@ fn a_generated_stub_names_the_types_of_arguments_and_results() {
         "def copied(x: ArrayLike) -> Tensor: ...",
         "def doubled(x: SupportsDLPack | Buffer) -> Any: ...",
         "def norm(x: SupportsDLPack | Buffer) -> float: ...",
-        "def rank(x: SupportsDLPack | Buffer) -> int: ...",
+        "def ndim(x: SupportsDLPack | Buffer) -> int: ...",
         "from dlbridge import SupportsDLPack, Tensor",
     ] {
         assert!(stub.contains(line), "{line}\n\n{stub}");

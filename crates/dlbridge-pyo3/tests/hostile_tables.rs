@@ -240,7 +240,7 @@ fn wrong_memory_of_an_allocator_is_refused_and_released_once() {
     let device = Device::cuda(0);
     let two = |value: f32| Foreign::new(&[2], &[value; 2]).device(device);
     let wrong = [
-        ("another rank", Foreign::new(&[1, 2], &[0.0_f32; 2]).device(device)),
+        ("another number of axes", Foreign::new(&[1, 2], &[0.0_f32; 2]).device(device)),
         ("another extent", Foreign::new(&[3], &[0.0_f32; 3]).device(device)),
         ("another type", Foreign::new(&[2], &[0.0_f64; 2]).device(device)),
         ("another device", two(0.0).device(Device::CPU)),

@@ -3,7 +3,7 @@
 
 use dlbridge::{Access, Tensor};
 use dlbridge_pyo3::{
-    ANY_RANK, AnyContiguous, CallerArray, ColumnMajor, Constraint, CopyMode, ImportOptions,
+    ANY_NDIM, AnyContiguous, CallerArray, ColumnMajor, Constraint, CopyMode, ImportOptions,
     Metadata, PyTensor, PyTensorOf, Result, StableArguments, Writable, import,
 };
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut2, Axis};
@@ -45,17 +45,17 @@ fn double(mut x: ArrayMut<f64, 2>) -> Result<()> {
 }
 
 #[pyfunction]
-fn count(mask: PyTensorOf<bool, ANY_RANK, Stable>) -> Result<usize> {
+fn count(mask: PyTensorOf<bool, ANY_NDIM, Stable>) -> Result<usize> {
     Ok(mask.as_bools()?.iter().filter(|&&is_set| is_set).count())
 }
 
 #[pyfunction]
-fn rank(x: PyTensorOf<f32, ANY_RANK, Stable>) -> Result<usize> {
+fn ndim(x: PyTensorOf<f32, ANY_NDIM, Stable>) -> Result<usize> {
     Ok(x.as_array::<ArrayViewD<f32>>()?.ndim())
 }
 
 #[pyfunction]
-fn in_memory(x: PyTensorOf<f64, ANY_RANK, (Stable, AnyContiguous)>) -> Result<Vec<f64>> {
+fn in_memory(x: PyTensorOf<f64, ANY_NDIM, (Stable, AnyContiguous)>) -> Result<Vec<f64>> {
     Ok(x.as_slice_memory_order()?.to_vec())
 }
 
@@ -65,7 +65,7 @@ fn columns(x: PyTensorOf<f64, 2, (Stable, ColumnMajor)>) -> Result<Vec<f64>> {
 }
 
 #[pyfunction]
-fn number(mut x: PyTensorOf<f64, ANY_RANK, (Stable, AnyContiguous, Writable)>) -> Result<()> {
+fn number(mut x: PyTensorOf<f64, ANY_NDIM, (Stable, AnyContiguous, Writable)>) -> Result<()> {
     let values = x.as_slice_memory_order_mut()?;
     values.iter_mut().enumerate().for_each(|(index, value)| *value = index as f64);
     Ok(())
@@ -137,7 +137,7 @@ fn the_callers_memory_is_borrowed_as_slices_and_arrays() -> PyResult<()> {
         module.add_function(wrap_pyfunction!(product, py)?)?;
         module.add_function(wrap_pyfunction!(double, py)?)?;
         module.add_function(wrap_pyfunction!(count, py)?)?;
-        module.add_function(wrap_pyfunction!(rank, py)?)?;
+        module.add_function(wrap_pyfunction!(ndim, py)?)?;
         module.add_function(wrap_pyfunction!(in_memory, py)?)?;
         module.add_function(wrap_pyfunction!(columns, py)?)?;
         module.add_function(wrap_pyfunction!(number, py)?)?;
@@ -162,7 +162,7 @@ refused(BufferError, 'a multiple of 8', m.slice_sum, bytes[1:].view('float64'))
 matrix = x.reshape(2, 3)
 for layout in [matrix, matrix.T, matrix[::-1, ::2], matrix[:0], np.broadcast_to(x, (2, 6))]:
     assert m.array_sum(layout) == layout.sum()
-assert m.rank(np.float32(0).reshape(())) == 0 and m.rank(np.zeros((1,) * 8, 'float32')) == 8
+assert m.ndim(np.float32(0).reshape(())) == 0 and m.ndim(np.zeros((1,) * 8, 'float32')) == 8
 
 out = np.zeros(2)
 m.product(matrix, x[:3], out)

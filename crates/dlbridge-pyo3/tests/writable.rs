@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use dlbridge::Parts;
 use dlbridge_pyo3::{
-    ANY_RANK, Contiguous, ImportOptions, PyTensorMut, PyTensorOf, Result, Shape, TensorObject,
+    ANY_NDIM, Contiguous, ImportOptions, PyTensorMut, PyTensorOf, Result, Shape, TensorObject,
     Writable,
 };
 use pyo3::exceptions::PyTypeError;
@@ -231,7 +231,7 @@ const CHANNELS: i64 = 3;
 
 type Picture = PyTensorOf<u8, 3, Shape![_, _, CHANNELS]>;
 type TwoRows = PyTensorOf<u8, 3, (Contiguous, Writable, Shape![2, _, 3])>;
-type OfAnyRank = PyTensorOf<u8, ANY_RANK, Shape![4]>;
+type OfAnyNdim = PyTensorOf<u8, ANY_NDIM, Shape![4]>;
 
 fn zeros<'py>(py: Python<'py>, shape: &[usize]) -> Option<Bound<'py, PyAny>> {
     let Ok(numpy) = py.import("numpy") else {
@@ -270,8 +270,8 @@ fn a_shape_of_fixed_and_free_extents_is_required() {
             "expected uint8[2, ?, 3] on the host, contiguous, writable, found uint8[2, 5, 3]";
         assert!(message.contains(wanted), "{message}");
 
-        assert_eq!(zeros(py, &[4]).expect("NumPy").extract::<OfAnyRank>().expect("four").len(), 4);
-        let message = refusal::<OfAnyRank>(&zeros(py, &[4, 1]).expect("NumPy"));
+        assert_eq!(zeros(py, &[4]).expect("NumPy").extract::<OfAnyNdim>().expect("four").len(), 4);
+        let message = refusal::<OfAnyNdim>(&zeros(py, &[4, 1]).expect("NumPy"));
         let wanted = "expected uint8[4] on the host, found uint8[4, 1] on cpu";
         assert!(message.contains(wanted), "{message}");
     });

@@ -258,7 +258,7 @@ impl Foreign {
             Data::Own(bytes) => self.memory().wrapping_add(bytes).cast(),
             Data::At(data) => data,
         };
-        let ndim = self.ndim.unwrap_or_else(|| self.shape.len().try_into().expect("a small rank"));
+        let ndim = self.ndim.unwrap_or_else(|| self.shape.len().try_into().expect("a small ndim"));
         let strides = self.strides.as_mut().map_or(ptr::null_mut(), Vec::as_mut_ptr);
         DLTensor {
             data,

@@ -44,7 +44,7 @@ fn a_plain_tensor() -> Result<(), Error> {
     // there: data()
     assert_eq!(tensor.data_ptr().cast_const(), data.cast(), "the array's own memory");
     // there: ndim(), shape().unwrap(), strides().unwrap(); here they are always there
-    assert_eq!((tensor.rank(), tensor.shape(), tensor.strides()), (2, &[2, 3][..], &[3, 1][..]));
+    assert_eq!((tensor.ndim(), tensor.shape(), tensor.strides()), (2, &[2, 3][..], &[3, 1][..]));
     // there: dtype(), itemsize(), size().unwrap()
     assert_eq!(
         (tensor.dtype(), tensor.dtype().itemsize(), tensor.nbytes()),

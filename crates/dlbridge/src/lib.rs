@@ -87,4 +87,4 @@ pub use tensor::{
 };
 
 /// The most axes that a tensor may have, as in NumPy.
-pub const MAX_RANK: usize = 64;
+pub const MAX_NDIM: usize = 64;

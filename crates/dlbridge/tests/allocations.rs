@@ -54,10 +54,10 @@ fn owners_of_every_crate_become_tensors_with_one_allocation() {
 }
 
 #[test]
-fn a_tensor_of_any_rank_is_borrowed_without_an_allocation() {
+fn a_tensor_of_any_ndim_is_borrowed_without_an_allocation() {
     let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 12]).build().expect("one element");
-    let (rank, counts) = counted(|| tensor.as_tensor_ref().rank());
-    assert_eq!((rank, counts), (12, NONE));
+    let (ndim, counts) = counted(|| tensor.as_tensor_ref().ndim());
+    assert_eq!((ndim, counts), (12, NONE));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_refused_descriptor_allocates_nothing_that_stays() {
 }
 
 #[test]
-fn borrowing_allocates_nothing_up_to_rank_8() {
+fn borrowing_allocates_nothing_up_to_8_axes() {
     let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 8]).build::<u8>().expect("it fits");
     let (sum, counts) = counted(|| {
         let borrowed = tensor.as_tensor_ref();
@@ -248,20 +248,20 @@ fn borrowing_allocates_nothing_up_to_rank_8() {
 
 #[cfg(feature = "ndarray-0_17")]
 #[test]
-fn borrowing_an_array_allocates_nothing_up_to_rank_8() {
-    for rank in 0..=9 {
-        let mut array = ndarray::ArrayD::<f32>::ones(vec![1; rank]);
+fn borrowing_an_array_allocates_nothing_up_to_8_axes() {
+    for ndim in 0..=9 {
+        let mut array = ndarray::ArrayD::<f32>::ones(vec![1; ndim]);
         let (len, counts) = counted(|| {
             TensorMut::from(&mut array).view_mut::<f32>().expect("exclusive").fill(2.0);
             TensorRef::from(&array).len()
         });
         assert_eq!(len, 1);
-        assert_eq!(counts == NONE, rank <= 8, "rank {rank}: {counts:?}");
+        assert_eq!(counts == NONE, ndim <= 8, "ndim {ndim}: {counts:?}");
     }
 }
 
 #[test]
-fn reading_allocates_nothing_up_to_rank_8() {
+fn reading_allocates_nothing_up_to_8_axes() {
     let strides = [-1, 2, 4, 8, 16, 32, 64, 128];
     let build = || Tensor::builder(vec![1_u64; 256]).shape(&[2; 8]).strides(&strides).offset(1);
     let mut tensor = build().build::<u64>().expect("it fits");
@@ -303,7 +303,7 @@ fn a_clone_of_our_own_memory_is_no_allocation() {
 }
 
 #[test]
-fn headers_are_freed_with_their_own_layout_whatever_the_owner_and_rank() {
+fn headers_are_freed_with_their_own_layout_whatever_the_owner_and_ndim() {
     #[derive(Clone, Copy)]
     #[repr(align(256))]
     struct Aligned<const N: usize>([u8; N]);
@@ -313,13 +313,13 @@ fn headers_are_freed_with_their_own_layout_whatever_the_owner_and_rank() {
         }
     }
     fn passes<O: AsMut<[u8]> + Send + 'static>(make: impl Fn() -> O) {
-        for rank in (0..=64).step_by(7) {
-            let build = || Tensor::builder(make()).shape(&vec![0; rank][..]).build::<u8>();
+        for ndim in (0..=64).step_by(7) {
+            let build = || Tensor::builder(make()).shape(&vec![0; ndim][..]).build::<u8>();
             counted(|| drop(build()));
             let _ = counted(|| build().map(|tensor| delete(tensor.into_raw())));
             let _ = counted(|| build().map(|tensor| tensor.into_raw_legacy().map(delete_legacy)));
             let _ = counted(|| build().map(|tensor| drop(tensor.into_owner::<O>())));
-            counted(|| drop(Tensor::builder(make()).shape(&vec![9; rank][..]).build::<u8>()));
+            counted(|| drop(Tensor::builder(make()).shape(&vec![9; ndim][..]).build::<u8>()));
         }
     }
     passes(|| Aligned([0; 0]));

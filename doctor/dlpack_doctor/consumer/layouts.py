@@ -32,8 +32,8 @@ LAYOUTS: dict[str, list[dict[str, Any]]] = {
     "zero": [_strided((2, 3), (0, 1)), _strided((6,), (0,))],
     "size-1": [_strided((2, 1, 3), (3, 77, 1)), _strided((1,), (77,))],
     "many-axes": [{"shape": shape} for shape in elements.shapes() if len(shape) > 1],
-    "rank-0": [_strided((), ())],
-    "rank-0-null": [{"shape": None, "strides": None}],
+    "0-d": [_strided((), ())],
+    "0-d-null": [{"shape": None, "strides": None}],
     "empty": [{"shape": (0, 3), "null_data": True}, {"shape": (0,), "null_data": True}],
 }
 
@@ -58,9 +58,9 @@ _register("negative", "A tensor with a negative stride")
 _register("zero", "A tensor with a stride of zero")
 _register("size-1", "A tensor with an odd stride along an axis of one element")
 _register("many-axes", "A tensor of up to 33 axes", "DLPack 1.3, DLTensor.ndim: any number")
-_register("rank-0", "A tensor without axes", "DLPack 1.3, DLTensor.ndim: may be 0")
+_register("0-d", "A tensor without axes", "DLPack 1.3, DLTensor.ndim: may be 0")
 _register(
-    "rank-0-null",
+    "0-d-null",
     "A tensor without axes whose shape and strides are NULL",
     "DLPack 1.3, DLTensor.shape and .strides: may be NULL when ndim is 0",
 )

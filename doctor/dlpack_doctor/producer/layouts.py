@@ -31,8 +31,8 @@ class BeginsElsewhere(NotApplicable):
     """A view whose shape and strides are right, and its first element is not."""
 
 
-@check("producer.rank-0", "DLPack 1.3, DLTensor.ndim: 0; shape and strides may be NULL")
-def rank_0(subject: Subject) -> Outcome:
+@check("producer.0-d", "DLPack 1.3, DLTensor.ndim: 0; shape and strides may be NULL")
+def ndim_0(subject: Subject) -> Outcome:
     """An array without axes is one element."""
     array = subject.array(())
     export = best(array)
@@ -74,11 +74,11 @@ def torch_asarray(subject: Subject) -> Outcome:
     if type(array).__module__.split(".")[0] in ("numpy", "torch"):
         raise NotApplicable("PyTorch knows the type")
     try:
-        rank = memoryview(array).ndim
+        ndim = memoryview(array).ndim
     except (TypeError, ValueError, BufferError):
         return passed("it has no buffer")
-    if rank < 2:
-        return passed(f"a buffer of {rank} axes")
+    if ndim < 2:
+        return passed(f"a buffer of {ndim} axes")
     return warned("torch.asarray(x) has one axis; use torch.as_tensor(x)")
 
 

@@ -4,7 +4,7 @@
 /// Functions over any framework's arrays.
 #[pyo3::pymodule(gil_used = false)]
 mod my_extension {
-    use dlbridge_pyo3::{ANY_RANK, CallerArray, NoGrad, PyTensorOf, Result};
+    use dlbridge_pyo3::{ANY_NDIM, CallerArray, NoGrad, PyTensorOf, Result};
     use pyo3::prelude::*;
 
     /// The length of a vector. Anything but a float32 vector in host memory raises `TypeError`.
@@ -17,7 +17,7 @@ mod my_extension {
     /// A new array of the type of `x`: `factor` times its values, without a gradient.
     #[pyfunction]
     fn scale<'py>(
-        x: CallerArray<'py, f32, ANY_RANK, NoGrad>,
+        x: CallerArray<'py, f32, ANY_NDIM, NoGrad>,
         factor: f32,
     ) -> Result<Bound<'py, PyAny>> {
         x.to_caller(x.view().map_to_tensor(|value| factor * value)?)

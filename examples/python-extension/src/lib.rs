@@ -9,7 +9,7 @@ mod operators;
 
 use dlbridge::{Parts, Tensor, ViewMut, thread_pool};
 use dlbridge_pyo3::{
-    ANY_RANK, Allocator, CallerArray, NoGrad, PyTensor, PyTensorMut, PyTensorOf, Result, Shape,
+    ANY_NDIM, Allocator, CallerArray, NoGrad, PyTensor, PyTensorMut, PyTensorOf, Result, Shape,
     Writable, defer_reference_counts,
 };
 use pyo3::prelude::*;
@@ -35,7 +35,7 @@ fn normalise(mut x: PyTensorMut<f32, 1>) {
 /// A new array of the type of `x`: `factor` times its values, without a gradient.
 #[pyfunction]
 fn scale<'py>(
-    x: CallerArray<'py, f32, ANY_RANK, NoGrad>,
+    x: CallerArray<'py, f32, ANY_NDIM, NoGrad>,
     factor: f32,
 ) -> Result<Bound<'py, PyAny>> {
     x.to_caller(x.view().map_to_tensor(|value| factor * value)?)

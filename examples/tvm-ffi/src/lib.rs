@@ -51,7 +51,7 @@ pub fn into_tvm(tensor: Tensor) -> Result<TvmTensor, Error> {
     if address % align != 0 {
         return Err(Error::Misaligned { address, align });
     }
-    if tensor.rank() == 0 || address == 0 {
+    if tensor.ndim() == 0 || address == 0 {
         let (found, expected) =
             (format!("{tensor:?}"), "at least one axis, and memory; reshape(&[1])");
         return Err(Error::NotConvertible { what: "the tensor", found, expected });

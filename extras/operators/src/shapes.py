@@ -44,8 +44,8 @@ def broadcast(about, name, extent, found):
     return extent
 
 
-def padded(shape, rank):
-    return [1] * (rank - len(shape)) + list(shape)
+def padded(shape, ndim):
+    return [1] * (ndim - len(shape)) + list(shape)
 
 
 def output_shapes(about, shapes):

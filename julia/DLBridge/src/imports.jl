@@ -19,7 +19,7 @@ flags as read-only stays read-only. Writing to an array of JAX or TensorFlow is 
 
     from_dlpack(Matrix{Float32}, RowMajor, o; copy = false, write = true, assume_writable = false)
 
-The same for a type that is known: a tensor of another type, rank or layout is an `ArgumentError`,
+The same for a type that is known: a tensor of another type, ndim or layout is an `ArgumentError`,
 and the result's type is inferred. For `AbstractMatrix{Float32}` it is always a `StridedTensor`.
 """
 function from_dlpack(
@@ -55,7 +55,7 @@ function arrive(tensor::Ptr{Cvoid}, layout, copy::Bool, write::Bool, assume_writ
         count_import(info)
         reversed = layout === nothing ? is_reversed(info) : is_reversed(layout)
         T = julia_type(info.dtype)
-        return arrive(T, Val(Int(info.rank)), tensor, info, Request(reversed, copy, write))
+        return arrive(T, Val(Int(info.ndim)), tensor, info, Request(reversed, copy, write))
     catch
         release_now(tensor)
         rethrow()
@@ -139,7 +139,7 @@ end
 
 function check_type(::Type{T}, N::Int, info::Info) where {T}
     dtype(T) == info.dtype || throw_type(T, info)
-    N == info.rank || throw(ArgumentError("rank: expected $N axes, found $(info.rank)"))
+    N == info.ndim || throw(ArgumentError("ndim: expected $N, found $(info.ndim)"))
     return nothing
 end
 

@@ -20,7 +20,7 @@ function is_reversed(info::Info)
     info.is_row_major != 0 && return true
     info.is_column_major != 0 && return false
     last = typemin(Int64)
-    for axis in 1:info.rank
+    for axis in 1:info.ndim
         unsafe_load(info.shape, axis) == 1 && continue
         stride = abs(unsafe_load(info.strides, axis))
         stride < last && return true

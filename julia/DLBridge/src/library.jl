@@ -25,7 +25,7 @@ struct Info
     flags::UInt64
     device::Device
     dtype::DType
-    rank::Int32
+    ndim::Int32
     is_host::UInt8
     is_row_major::UInt8
     is_column_major::UInt8
@@ -43,14 +43,14 @@ struct Description
     flags::UInt64
     device::Device
     dtype::DType
-    rank::Int32
+    ndim::Int32
     token::Ptr{Cvoid}
     release::Ptr{Cvoid}
     queue::Ptr{Cvoid}
 end
 
-Description(data, shape, strides, flags, device, dtype, rank, token, release, queue) = Description(
-    sizeof(Description), data, 0, shape, strides, flags, device, dtype, rank, token, release, queue,
+Description(data, shape, strides, flags, device, dtype, ndim, token, release, queue) = Description(
+    sizeof(Description), data, 0, shape, strides, flags, device, dtype, ndim, token, release, queue,
 )
 
 const READ_ONLY = UInt64(1)

@@ -200,13 +200,13 @@ run_python("a = np.arange(6, dtype='float32').reshape(2, 3)")
     drop(o)
 end
 
-@testset "errors name the type, rank or layout that differs" begin
+@testset "errors name the type, ndim or layout that differs" begin
     o = py("a")
     message(work) = try work(); "" catch e; e isa ArgumentError ? e.msg : rethrow() end
     @test message(() -> from_dlpack(Matrix{Int32}, RowMajor, o)) ==
           "dtype: expected int32 for Int32, found float32"
     @test message(() -> from_dlpack(Vector{Float32}, RowMajor, o)) ==
-          "rank: expected 1 axes, found 2"
+          "ndim: expected 1, found 2"
     @test occursin("strides are not those of ColMajor", message(() -> from_dlpack(Matrix{Float32}, ColMajor, o)))
     drop(o)
 end

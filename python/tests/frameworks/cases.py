@@ -131,7 +131,7 @@ LAYOUTS = {
         Layout("reversed", 6, (2, 3), (3, -1), offset=2),
         Layout("broadcast", 3, (2, 3), (0, 1)),
         Layout("zero-size", 6, (0, 3), (3, 1)),
-        Layout("rank 0", 1, (), ()),
+        Layout("0-d", 1, (), ()),
         Layout("offset", 12, (2, 3), (3, 1), offset=3),
         Layout("row", 6, (6,), (1,)),
         Layout("strided row", 12, (6,), (2,)),
@@ -143,7 +143,7 @@ LAYOUTS = {
 }
 ROWS = tuple(name for name in LAYOUTS if name.endswith("row"))
 GRIDS = tuple(name for name in LAYOUTS if name not in ROWS)
-CONTIGUOUS = ("contiguous", "zero-size", "rank 0")
+CONTIGUOUS = ("contiguous", "zero-size", "0-d")
 EMPTY = ("zero-size", "empty row")
 
 NATIVE, LEGACY, VERSIONED = PROTOCOLS = ("native", "legacy", "versioned")
@@ -263,11 +263,11 @@ class Producer:
 
     def __dlpack__(self, **_keywords: object) -> object:
         layout, dtype = self.case.layout, self.case.dtype
-        rank = len(layout.shape)
-        extents = (ctypes.c_int64 * rank)(*layout.shape)
-        steps = (ctypes.c_int64 * rank)(*layout.strides)
+        ndim = len(layout.shape)
+        extents = (ctypes.c_int64 * ndim)(*layout.shape)
+        steps = (ctypes.c_int64 * ndim)(*layout.strides)
         tensor = DLTensor(
-            self.pointer, 1, 0, rank, dtype.code, dtype.bits, dtype.lanes, extents, steps, 0
+            self.pointer, 1, 0, ndim, dtype.code, dtype.bits, dtype.lanes, extents, steps, 0
         )
         if self.case.protocol == LEGACY:
             name, self.managed = b"dltensor", DLManagedTensor(tensor, None, _delete_at)

@@ -312,9 +312,9 @@ class ArrowTensor(Framework):
 
 class ArrowArray(ArrowTensor):
     name = "pyarrow.Array"
-    # Of rank 1 and without gaps, and never to be written.
+    # Of ndim 1 and without gaps, and never to be written.
     layouts = ("row", "empty row", "offset row")
-    taken_layouts = (*ROWS, "contiguous", "rank 0")
+    taken_layouts = (*ROWS, "contiguous", "0-d")
     accesses = (READONLY,)
 
     def make(self, case, memory):
@@ -431,7 +431,7 @@ class Kind:
     immutable: bool = False
     forgets: bool = False
     """Whether it cannot be trusted with read-only memory."""
-    rank: int | None = None
+    ndim: int | None = None
 
     def load(self) -> Any:
         older = self.module == "pyarrow" and FRAMEWORKS["pyarrow.Tensor"].missing
@@ -471,7 +471,7 @@ KINDS = {
         lambda x: x.to_numpy(),
         lambda m, x: m.Array.from_dlpack(x),
         immutable=True,
-        rank=1,
+        ndim=1,
     ),
     "dlbridge": Kind("dlbridge", lambda m, a: m.from_dlpack(a.copy())),
     # Paddle stands before TensorFlow: imported after it, Paddle 3.3 crashes.

@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 use crate::shell::shell;
 
 /// What is wrong, a pattern that finds it, and where it is looked for.
-const RULES: [(&str, &str, &[&str]); 9] = [
+const RULES: [(&str, &str, &[&str]); 10] = [
     (
         "unsafe code outside folders named `memory`, the memory files of adapters and the files listed in `house/rules.rs`",
         UNSAFE,
@@ -70,6 +70,12 @@ const RULES: [(&str, &str, &[&str]); 9] = [
         ],
     ),
     ("an example that is never compiled", "```([^`]*[, ])?ignore", &["."]),
+    (
+        "a number of axes that is not called `ndim`, as the array API does",
+        "(^|[^A-Za-z])(ran[k]|Ran[k]|RAN[K])s?([^A-Za-z]|$)|[a-z]Ran[k]([^a-z]|$)",
+        // XLA's own name of a field.
+        &[".", ":(exclude)*xla*", ":(exclude)*Cargo.lock"],
+    ),
     ("a path of one machine", "(^|[^[:alnum:]._~*}/-]|://)/(root|home|work|Users)/", WRITTEN),
     (
         "a package host",
@@ -117,6 +123,7 @@ mod tests {
             "PyTypeError::new_er~r(message)\nPyTypeError::new_er~r(\nE::new_er~r(text)",
             "panic::catch_unwin~d(work)\nuse std::panic::catch_unwin~d;\n{catch_unwin~d, x}",
             "``~`ignore\n``~`rust,ignore\n``~`rust, ignore",
+            "x.ran~k()\nANY_RAN~K\nAnyRan~k",
             "/ho~me/x\nsee `/wo~rk/x`\nfile:///ro~ot/x",
             "https://pypi.~org\ncrates.~io/x\narchive.ubuntu.~com",
         ];

@@ -174,7 +174,7 @@ fn call_five(
 
 /// A number of an array of five axes.
 #[pyfunction]
-fn call_rank_five(x: PyTensorOf<f64, 5>) -> f64 {
+fn call_five_axes(x: PyTensorOf<f64, 5>) -> f64 {
     x.view().iter().sum()
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call_allocate, module)?)?;
     module.add_function(wrap_pyfunction!(call_keep, module)?)?;
     module.add_function(wrap_pyfunction!(call_like, module)?)?;
-    module.add_function(wrap_pyfunction!(call_rank_five, module)?)?;
+    module.add_function(wrap_pyfunction!(call_five_axes, module)?)?;
     module.add_function(wrap_pyfunction!(call_five, module)?)?;
     module.add_function(wrap_pyfunction!(call_list, module)?)?;
     module.add_function(wrap_pyfunction!(rust_round_trip, module)?)?;

@@ -1,5 +1,5 @@
 //! The minimum cost of sharing: one box with the descriptor, shape, strides and the owner, as
-//! written by hand for this one type and rank. It checks nothing.
+//! written by hand for this one type and ndim. It checks nothing.
 
 use std::ffi::c_void;
 

@@ -18,7 +18,7 @@ struct DLManagedTensorVersioned {
     uint64_t flags;
     void *data;
     dlb_device device;
-    int32_t rank;
+    int32_t ndim;
     dlb_dtype dtype;
     int64_t *shape, *strides;
     uint64_t byte_offset;
@@ -35,7 +35,7 @@ static void release(void *token) {
 
 // A tensor whose owner has the one before.
 static dlb_tensor *over(dlb_tensor *before) {
-    dlb_memory memory = {.struct_size = sizeof memory, .data = &number, .shape = shape, .rank = 1};
+    dlb_memory memory = {.struct_size = sizeof memory, .data = &number, .shape = shape, .ndim = 1};
     memory.device = (dlb_device){DLB_DEVICE_CPU, 0};
     memory.dtype = (dlb_dtype){DLB_TYPE_FLOAT, 32, 1};
     memory.token = before;
@@ -68,7 +68,7 @@ static dlb_tensor *produced(dlb_tensor *before) {
     struct DLManagedTensorVersioned *managed = calloc(1, sizeof *managed);
     CHECK(managed != NULL);
     *managed = (struct DLManagedTensorVersioned){
-        .major = 1, .context = before, .deleter = delete, .data = &number, .rank = 1, .shape = shape};
+        .major = 1, .context = before, .deleter = delete, .data = &number, .ndim = 1, .shape = shape};
     managed->device = (dlb_device){DLB_DEVICE_CPU, 0};
     managed->dtype = (dlb_dtype){DLB_TYPE_FLOAT, 32, 1};
     dlb_tensor *tensor = NULL;

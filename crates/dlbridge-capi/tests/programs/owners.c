@@ -31,7 +31,7 @@ static dlb_memory memory(void) {
         .struct_size = sizeof(dlb_memory),
         .data = numbers,
         .shape = shape,
-        .rank = 2,
+        .ndim = 2,
         .dtype = {DLB_TYPE_FLOAT, 32, 1},
         .device = {DLB_DEVICE_CPU, 0},
         .token = &one,
@@ -50,7 +50,7 @@ static void test_info_and_release(void) {
     released = 0;
     dlb_tensor *tensor = export_numbers(&plain);
     const dlb_info *info = dlb_tensor_info(tensor);
-    CHECK(info->data == numbers && info->rank == 2 && info->len == 6);
+    CHECK(info->data == numbers && info->ndim == 2 && info->len == 6);
     CHECK(info->shape[1] == 3 && info->strides[0] == 3 && info->strides[1] == 1);
     CHECK(info->is_host && info->is_row_major && !info->is_column_major);
     char name[64];
@@ -118,7 +118,7 @@ static void test_byte_offset(void) {
     static const int64_t rest[1] = {4};
     dlb_memory part = memory();
     part.shape = rest;
-    part.rank = 1;
+    part.ndim = 1;
     part.byte_offset = 2 * sizeof(float);
     dlb_tensor *tensor = export_numbers(&part);
     CHECK(dlb_tensor_info(tensor)->data == numbers + 2);
@@ -167,7 +167,7 @@ static void test_refusals(void) {
     CHECK(dlb_export(&bad, &tensor) == DLB_STATUS_INVALID);
     CHECK(strstr(dlb_last_error(), "struct_size") != NULL);
     bad = memory();
-    bad.rank = -1;
+    bad.ndim = -1;
     CHECK(dlb_export(&bad, &tensor) == DLB_STATUS_REFUSED);
     CHECK(strstr(dlb_last_error(), "ndim: expected 0 to 64, found -1") != NULL);
     bad = memory();

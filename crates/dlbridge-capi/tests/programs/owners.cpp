@@ -34,7 +34,7 @@ Tensor share(std::vector<double> values) {
     memory.shape = shape;
     memory.device = {DLB_DEVICE_CPU, 0};
     memory.dtype = {DLB_TYPE_FLOAT, 64, 1};
-    memory.rank = 1;
+    memory.ndim = 1;
     memory.token = owner.get();
     memory.release = [](void *token) {
         delete static_cast<std::vector<double> *>(token);
@@ -65,7 +65,7 @@ bool an_array_is_an_owner() {
     memory.shape = shape;
     memory.device = {DLB_DEVICE_CPU, 0};
     memory.dtype = dlb::dtype_of<double>();
-    memory.rank = 1;
+    memory.ndim = 1;
     {
         dlb::tensor tensor = dlb::share(std::move(owner), memory).value();
         if (numbers != 3 || tensor.size() != 3)

@@ -105,8 +105,8 @@ static void export(void) {
     };
     dlb_dtype dtype = dtypes[below(6)];
     int64_t shape[12], strides[12], len = 1;
-    int rank = (int)below(13), first = 0, is_narrow = dtype.bits < 8;
-    for (int i = 0; i < rank; i++) {
+    int ndim = (int)below(13), first = 0, is_narrow = dtype.bits < 8;
+    for (int i = 0; i < ndim; i++) {
         shape[i] = below(4) ? 1 : below(5);
         if (len * shape[i] > 24) shape[i] = 1;
         len *= shape[i];
@@ -114,7 +114,7 @@ static void export(void) {
     // Some axes are reversed, some repeat their elements. Packed elements are contiguous.
     int is_strided = !is_narrow && below(2);
     int64_t step = 1;
-    for (int i = rank; i-- > 0; step *= shape[i] ? shape[i] : 1) {
+    for (int i = ndim; i-- > 0; step *= shape[i] ? shape[i] : 1) {
         strides[i] = below(6) ? step : 0;
         if (below(2) == 0 && shape[i] > 0) {
             first += (int)((shape[i] - 1) * strides[i]);
@@ -123,7 +123,7 @@ static void export(void) {
     }
     if (is_narrow && below(2)) owner->flags |= DLB_FLAG_SUBBYTE_PADDED;
     dlb_memory memory = {
-        .struct_size = sizeof memory, .data = numbers, .shape = shape, .rank = rank,
+        .struct_size = sizeof memory, .data = numbers, .shape = shape, .ndim = ndim,
         .strides = is_strided ? strides : NULL, .flags = (uint64_t)owner->flags,
         .dtype = dtype, .device = {DLB_DEVICE_CPU, 0}, .token = owner,
         .byte_offset = is_strided ? (uint64_t)first * dtype.bits * dtype.lanes / 8 : 0,
@@ -131,9 +131,9 @@ static void export(void) {
     };
     dlb_status expected = DLB_STATUS_OK;
     switch (below(12)) {
-    case 0: memory.rank = -1 - (int)below(9), expected = DLB_STATUS_REFUSED; break;
+    case 0: memory.ndim = -1 - (int)below(9), expected = DLB_STATUS_REFUSED; break;
     case 1: memory.struct_size = below(64), expected = DLB_STATUS_INVALID; break;
-    case 2: if (rank) shape[rank - 1] = -1, expected = DLB_STATUS_REFUSED; break;
+    case 2: if (ndim) shape[ndim - 1] = -1, expected = DLB_STATUS_REFUSED; break;
     case 3: memory.dtype.lanes = 0, expected = DLB_STATUS_REFUSED; break;
     case 4: memory.device.kind = 0, expected = DLB_STATUS_INVALID; break;
     }
@@ -197,7 +197,7 @@ static void use_tensor(item *which) {
         which->kind = CAPSULE;
         break;
     case 8:
-        CHECK(info->rank <= 12 && (info->len == 0 || info->data) && info->strides);
+        CHECK(info->ndim <= 12 && (info->len == 0 || info->data) && info->strides);
         CHECK(dlb_into_versioned(tensor, NULL) == DLB_STATUS_INVALID);
         CHECK(dlb_into_legacy(tensor, NULL) == DLB_STATUS_INVALID);
         CHECK(dlb_copy(tensor, NULL) == DLB_STATUS_INVALID);

@@ -12,7 +12,7 @@ static dlb_tensor *export_numbers(void) {
         .struct_size = sizeof memory,
         .data = numbers,
         .shape = shape,
-        .rank = 2,
+        .ndim = 2,
         .dtype = {DLB_TYPE_FLOAT, 32, 1},
         .device = {DLB_DEVICE_CPU, 0},
     };
@@ -61,7 +61,7 @@ int main(void) {
     CHECK(dlb_sealed_tensor(sealed, "x", &x) == DLB_STATUS_OK);
     CHECK(dlb_sealed_private(sealed, "x", &mine) == DLB_STATUS_OK);
     const dlb_info *info = dlb_tensor_info(x);
-    CHECK(info->flags == DLB_FLAG_READ_ONLY && info->rank == 2 && info->shape[1] == 3);
+    CHECK(info->flags == DLB_FLAG_READ_ONLY && info->ndim == 2 && info->shape[1] == 3);
     CHECK((uintptr_t)info->data % 64 == 0 && !memcmp(info->data, numbers, sizeof numbers));
     CHECK(dlb_tensor_info(mine)->flags == 0);
     // A write to the private one, and one that ignores the flag, change no other tensor.

@@ -10,14 +10,14 @@ static const dlb_dtype float32 = {DLB_TYPE_FLOAT, 32, 1}, any = {0, 0, 0};
 static dlb_memory memory(void) {
     return (dlb_memory){
         .struct_size = sizeof(dlb_memory), .data = numbers, .shape = shape,
-        .device = {DLB_DEVICE_CPU, 0}, .dtype = float32, .rank = 2,
+        .device = {DLB_DEVICE_CPU, 0}, .dtype = float32, .ndim = 2,
     };
 }
 
-static void expect(dlb_memory memory, dlb_dtype dtype, int rank, unsigned properties, const char *message) {
+static void expect(dlb_memory memory, dlb_dtype dtype, int ndim, unsigned properties, const char *message) {
     dlb_tensor *tensor = NULL;
     CHECK(dlb_export(&memory, &tensor) == DLB_STATUS_OK);
-    dlb_status status = dlb_expect(tensor, dtype, rank, properties);
+    dlb_status status = dlb_expect(tensor, dtype, ndim, properties);
     CHECK(status == (message ? DLB_STATUS_REFUSED : DLB_STATUS_OK));
     if (message) CHECK(!strcmp(dlb_last_error(), message));
     dlb_release(tensor);
@@ -29,7 +29,7 @@ static void test_expect(void) {
     expect(memory(), any, -1, 0, NULL);
     dlb_dtype float64 = {DLB_TYPE_FLOAT, 64, 1};
     expect(memory(), float64, 2, all, "dtype: expected float64, found float32");
-    expect(memory(), float32, 3, all, "rank: expected 3, found 2");
+    expect(memory(), float32, 3, all, "ndim: expected 3, found 2");
     dlb_memory other = memory();
     other.device.kind = DLB_DEVICE_CUDA;
     expect(other, float32, 2, all, "device: expected host memory, found cuda:0");

@@ -30,7 +30,7 @@ dlb_memory memory_of(Owner &owner) {
     dlb_memory memory{};
     memory.data = owner.values.data();
     memory.shape = shape;
-    memory.rank = 2;
+    memory.ndim = 2;
     memory.device = {DLB_DEVICE_CPU, 0};
     memory.dtype = dlb::dtype_of<double>();
     return memory;
@@ -48,7 +48,7 @@ void owners_are_released_once() {
         dlb::tensor first = make(), second = first, moved = std::move(first);
         CHECK(!first && moved.get() == second.get() && owners == 1);
         second = dlb::tensor();
-        CHECK(owners == 1 && moved.rank() == 2 && moved.shape()[1] == 3 && moved.strides()[0] == 3);
+        CHECK(owners == 1 && moved.ndim() == 2 && moved.shape()[1] == 3 && moved.strides()[0] == 3);
         moved = moved;
         CHECK(moved && owners == 1);
         std::thread([last = std::move(moved)] { CHECK(last.size() == 6); }).join();
@@ -87,7 +87,7 @@ void elements_are_checked() {
     auto owner = std::make_unique<Owner>();
     dlb_memory memory = memory_of(*owner);
     memory.byte_offset = 1;
-    memory.rank = 0;
+    memory.ndim = 0;
     dlb::tensor odd = dlb::share(std::move(owner), memory).value();
     auto misaligned = odd.elements<double>();
     CHECK(!misaligned && std::strstr(misaligned.error().what(), "multiple of 8"));
@@ -99,8 +99,8 @@ void vectors_are_shared() {
     CHECK(tensor.elements<std::int16_t>().value()[3] == 4);
     CHECK(dlb::share(std::vector<float>{1, 2, 3}).value().shape()[0] == 3);
     CHECK(dlb::share(std::vector<float>{}).value().size() == 0);
-    CHECK(dlb::share(std::vector<float>{}, {0, 7}).value().rank() == 2);
-    CHECK(dlb::share(std::vector<std::complex<float>>{{1, 2}}, {}).value().rank() == 0);
+    CHECK(dlb::share(std::vector<float>{}, {0, 7}).value().ndim() == 2);
+    CHECK(dlb::share(std::vector<std::complex<float>>{{1, 2}}, {}).value().ndim() == 0);
     CHECK(!dlb::share(std::vector<float>{1, 2, 3}, {2, 2}));
     CHECK(!dlb::share(std::vector<float>{1, 2, 3}, {4}));
     CHECK(!dlb::share(std::vector<float>{1, 2, 3}, {-3}));
@@ -121,7 +121,7 @@ void shared_owners_and_arrays_are_shared() {
     tensor = dlb::tensor();
     CHECK(owners == 0);
     tensor = dlb::share(std::array<std::int32_t, 6>{1, 2, 3, 4, 5, 6}, {2, 3}).value();
-    CHECK(tensor.rank() == 2 && tensor.elements<std::int32_t>().value()[4] == 5);
+    CHECK(tensor.ndim() == 2 && tensor.elements<std::int32_t>().value()[4] == 5);
     CHECK(!dlb::share(std::array<float, 3>{}, {4}));
     CHECK(dlb::share(std::array<float, 0>{}).value().size() == 0);
     auto values = std::make_shared<std::vector<float>>(4);

@@ -169,7 +169,7 @@ pub(crate) fn memory(
         flags,
         device: DeviceId { kind: device, id: 0 },
         dtype: DataType { code: DLB_TYPE_FLOAT, bits: 64, lanes: 1 },
-        rank: 1,
+        ndim: 1,
         token: ptr::null_mut(),
         release,
         queue: ptr::null_mut(),

@@ -1,4 +1,4 @@
-//! What a `PyTensorOf` requires beyond dtype and rank: constraints, `Shape!` among them, and `Metadata`, the description
+//! What a `PyTensorOf` requires beyond dtype and ndim: constraints, `Shape!` among them, and `Metadata`, the description
 //! of an argument that they see.
 //! Invariant: no element can be reached from `Metadata`, because the memory is not yet borrowed.
 
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::Result;
 use crate::import;
 
-/// A requirement of a [`PyTensorOf`](crate::PyTensorOf) beyond dtype and rank: a marker, or a tuple of markers.
+/// A requirement of a [`PyTensorOf`](crate::PyTensorOf) beyond dtype and ndim: a marker, or a tuple of markers.
 ///
 /// A marker of your own sees the [`Metadata`] of the argument:
 ///
@@ -210,8 +210,8 @@ impl<'a> Metadata<'a> {
     /// The number of axes.
     #[must_use]
     #[inline]
-    pub fn rank(self) -> usize {
-        self.0.rank()
+    pub fn ndim(self) -> usize {
+        self.0.ndim()
     }
 
     /// The number of elements.
@@ -285,7 +285,7 @@ impl fmt::Debug for Metadata<'_> {
     }
 }
 
-/// A constraint of a [`PyTensorOf`](crate::PyTensorOf): fixed extents, up to rank 8. `_` is an axis
+/// A constraint of a [`PyTensorOf`](crate::PyTensorOf): fixed extents, up to 8 axes. `_` is an axis
 /// of any extent.
 ///
 /// ```
@@ -318,8 +318,8 @@ impl fmt::Debug for Metadata<'_> {
 /// # Ok(()) }).unwrap();
 /// ```
 ///
-/// The rank of the `PyTensorOf` is that of the shape, or [`ANY_RANK`](crate::ANY_RANK). Another
-/// rank does not compile:
+/// The ndim of the `PyTensorOf` is that of the shape, or [`ANY_NDIM`](crate::ANY_NDIM). Another
+/// ndim does not compile:
 ///
 /// ```compile_fail,E0080
 /// # use dlbridge_pyo3::{PyTensorOf, Shape};
@@ -385,10 +385,10 @@ pub mod shapes {
     }
 
     const fn present(extents: &[i64]) -> &[i64] {
-        let mut rank = extents.len();
-        while rank > 0 && extents[rank - 1] == ABSENT {
-            rank -= 1;
+        let mut ndim = extents.len();
+        while ndim > 0 && extents[ndim - 1] == ABSENT {
+            ndim -= 1;
         }
-        extents.split_at(rank).0
+        extents.split_at(ndim).0
     }
 }

@@ -1,6 +1,6 @@
 //! `PyTensorLike`, an argument that is an array or is converted to one.
 //! Arrays that are used as they are belong to `typed`.
-//! Invariant: host memory of `T`'s dtype, of rank `N`.
+//! Invariant: host memory of `T`'s dtype, of ndim `N`.
 
 use std::ops::Deref;
 
@@ -14,7 +14,7 @@ use crate::error::{Conversion, error_of, is_refusal, unless_refused};
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::import_argument;
 use crate::interpreter::{Attributes, through_pyo3};
-use crate::{ANY_RANK, Error, PyDType, PyTensorOf, Result};
+use crate::{ANY_NDIM, Error, PyDType, PyTensorOf, Result};
 
 /// An argument that `numpy.asarray` accepts, with elements of type `T` and `N` axes: an array, a list,
 /// a number.
@@ -42,7 +42,7 @@ use crate::{ANY_RANK, Error, PyDType, PyTensorOf, Result};
 /// # Ok(()) }).unwrap();
 /// ```
 #[derive(Debug)]
-pub struct PyTensorLike<T, const N: usize = ANY_RANK>(PyTensorOf<T, N>);
+pub struct PyTensorLike<T, const N: usize = ANY_NDIM>(PyTensorOf<T, N>);
 
 impl<T: Element, const N: usize> PyTensorLike<T, N> {
     /// Returns the tensor: the caller's memory, or NumPy's copy.

@@ -31,7 +31,7 @@ pub use constraint::{
 pub use like::PyTensorLike;
 pub use stable::ArrayOf;
 pub use tensor::{IntoTensor, PyTensor};
-pub use typed::{ANY_RANK, PyTensorMut, PyTensorOf};
+pub use typed::{ANY_NDIM, PyTensorMut, PyTensorOf};
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ use crate::error::{Conversion, RESULT_IN_COPY, error_of};
 /// What a [`PyTensorOf`] requires, so that the message is compiled once and not for each type.
 struct Wanted {
     dtype: DType,
-    rank: usize,
+    ndim: usize,
     shape: Option<&'static [i64]>,
     writable: bool,
     name: fn(&mut String),
@@ -55,8 +55,8 @@ impl Wanted {
     fn refusal(&self, tensor: &Tensor) -> Error {
         // One text, written in turn: each `format!` of a part is code of its own.
         let mut text = format!("expected {}[", self.dtype);
-        let rank = if self.rank == ANY_RANK { 0 } else { self.rank };
-        for axis in 0..self.shape.map_or(rank, <[i64]>::len) {
+        let ndim = if self.ndim == ANY_NDIM { 0 } else { self.ndim };
+        for axis in 0..self.shape.map_or(ndim, <[i64]>::len) {
             if axis > 0 {
                 text.push_str(", ");
             }
@@ -65,7 +65,7 @@ impl Wanted {
                 extent => _ = write!(text, "{extent}"),
             }
         }
-        if self.shape.is_none() && self.rank == ANY_RANK {
+        if self.shape.is_none() && self.ndim == ANY_NDIM {
             text.push_str("...");
         }
         text.push_str("] on the host");
@@ -95,8 +95,8 @@ impl Wanted {
     fn result_in_copy(&self, tensor: &Tensor) -> &'static str {
         let is_view = tensor.dtype() == self.dtype
             && tensor.is_contiguous()
-            && self.rank != ANY_RANK
-            && self.rank != tensor.rank();
+            && self.ndim != ANY_NDIM
+            && self.ndim != tensor.ndim();
         if self.writable && !is_view { RESULT_IN_COPY } else { "" }
     }
 
@@ -110,9 +110,9 @@ impl Wanted {
             let (numpy, torch) = (conversion.numpy(self.writable), conversion.torch());
             return format!("{numpy}, in PyTorch {torch}{}", conversion.loss());
         }
-        if self.rank != ANY_RANK && tensor.rank() != self.rank {
-            let axes = if self.rank == 1 { "axis" } else { "axes" };
-            return format!("x.reshape(...) with {} {axes}", self.rank);
+        if self.ndim != ANY_NDIM && tensor.ndim() != self.ndim {
+            let axes = if self.ndim == 1 { "axis" } else { "axes" };
+            return format!("x.reshape(...) with {} {axes}", self.ndim);
         }
         (self.help)(Metadata::of(tensor)).to_owned()
     }

@@ -1,6 +1,6 @@
-//! `PyTensorOf`, a tensor argument whose dtype, rank and layout are checked on import.
+//! `PyTensorOf`, a tensor argument whose dtype, ndim and layout are checked on import.
 //! Tensors of any dtype belong to `tensor`.
-//! Invariant: host memory of `T`'s dtype, of rank `N`, that satisfies `C`.
+//! Invariant: host memory of `T`'s dtype, of ndim `N`, that satisfies `C`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,8 +18,8 @@ use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::import_argument;
 use crate::{Error, Result};
 
-/// The rank of a [`PyTensorOf`] that accepts every rank.
-pub const ANY_RANK: usize = usize::MAX;
+/// The ndim of a [`PyTensorOf`] that accepts any number of axes.
+pub const ANY_NDIM: usize = usize::MAX;
 
 /// A tensor in host memory, with elements of type `T`, `N` axes, and the requirements `C`.
 ///
@@ -54,7 +54,7 @@ pub const ANY_RANK: usize = usize::MAX;
 /// # assert_eq!(trace.call1((PyTensor::from(matrix),))?.extract::<f32>()?, 5.0);
 /// # Ok(()) }).unwrap();
 /// ```
-pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
+pub struct PyTensorOf<T, const N: usize = ANY_NDIM, C = ()> {
     pub(super) memory: BorrowedMemory,
     wanted: PhantomData<fn() -> (T, C)>,
 }
@@ -76,7 +76,7 @@ pub struct PyTensorOf<T, const N: usize = ANY_RANK, C = ()> {
 /// # assert_eq!(x.repr()?.to_string(), "array([[2., 2.]], dtype=float32)");
 /// # Ok(()) }).unwrap();
 /// ```
-pub type PyTensorMut<T, const N: usize = ANY_RANK> = PyTensorOf<T, N, Writable>;
+pub type PyTensorMut<T, const N: usize = ANY_NDIM> = PyTensorOf<T, N, Writable>;
 
 impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// Checks a tensor, and borrows its memory as an argument does.
@@ -105,17 +105,17 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     ) -> Result<Self> {
         const {
             let is_one = match C::SHAPE {
-                Some(shape) => N == ANY_RANK || N == shape.len(),
+                Some(shape) => N == ANY_NDIM || N == shape.len(),
                 None => true,
             };
             assert!(
                 is_one,
-                "the constraint `Shape!` has another rank: `PyTensorOf<T, 3, Shape![_, _, 3]>` has 3 axes in both"
+                "the constraint `Shape!` has another number of axes: `PyTensorOf<T, 3, Shape![_, _, 3]>` has 3 axes in both"
             );
         }
         let tensor = memory.tensor();
         let fits = tensor.dtype() == T::DTYPE
-            && (N == ANY_RANK || tensor.rank() == N)
+            && (N == ANY_NDIM || tensor.ndim() == N)
             && tensor.device().is_host_accessible()
             && C::is_met(Metadata::of(tensor));
         if !fits {
@@ -132,7 +132,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     #[cold]
     fn refusal(tensor: &Tensor) -> Error {
         let (name, help, writable) = (C::name, C::help, C::WRITABLE);
-        Wanted { dtype: T::DTYPE, rank: N, shape: C::SHAPE, writable, name, help }.refusal(tensor)
+        Wanted { dtype: T::DTYPE, ndim: N, shape: C::SHAPE, writable, name, help }.refusal(tensor)
     }
 
     /// A view to write the caller's array in place, by value.
@@ -195,14 +195,14 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         self.memory.view_mut().unwrap_or_else(|error| error.impossible())
     }
 
-    /// The extents, outermost axis first. Does not compile for [`ANY_RANK`]; use
+    /// The extents, outermost axis first. Does not compile for [`ANY_NDIM`]; use
     /// [`shape`](Tensor::shape) there.
     #[must_use]
     pub fn extents(&self) -> [usize; N] {
         const {
             assert!(
-                N != ANY_RANK,
-                "`extents()` needs a rank, as `PyTensorOf<T, 2>` has; `shape()` is there for any rank"
+                N != ANY_NDIM,
+                "`extents()` needs an ndim, as `PyTensorOf<T, 2>` has; `shape()` is there for any number of axes"
             );
         }
         let mut extents = [0; N];

@@ -40,14 +40,14 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
         }
         Ok((named, ellipses))
     };
-    let rank = tensor.rank();
-    if count > rank {
+    let ndim = tensor.ndim();
+    if count > ndim {
         let (named, ellipses) = count_from(0)?;
         if ellipses > 1 {
             return Err(several_ellipses());
         }
-        if named > rank {
-            let message = format!("expected {rank} indices at most, found {named}");
+        if named > ndim {
+            let message = format!("expected {ndim} indices at most, found {named}");
             return Err(error_of::<PyIndexError>(message).into());
         }
     }
@@ -70,8 +70,8 @@ pub(super) fn index(tensor: &ArcTensor, index: &Bound<'_, PyAny>) -> Result<ArcT
             if ellipses > 0 {
                 return Err(several_ellipses());
             }
-            *place = Place::Whole(rank - axis - behind);
-            axis = rank - behind;
+            *place = Place::Whole(ndim - axis - behind);
+            axis = ndim - behind;
             continue;
         }
         let extent = tensor.shape()[axis];

@@ -79,7 +79,7 @@ impl TensorObject {
     /// The number of axes.
     #[getter]
     fn ndim(&self) -> usize {
-        self.tensor.rank()
+        self.tensor.ndim()
     }
 
     /// The number of elements.
@@ -264,7 +264,7 @@ impl TensorObject {
         no_arithmetic(other, "x.numpy() @ y")
     }
 
-    /// The text of a tensor of rank 0 is that of its number.
+    /// The text of a 0-d tensor is that of its number.
     #[cfg(feature = "tensor-methods")]
     fn __format__<'py>(
         slf: &Bound<'py, Self>,
@@ -321,7 +321,7 @@ impl TensorObject {
         whole::bytes(py, self)
     }
 
-    /// The elements as nested lists of Python's numbers; of a tensor of rank 0, its number.
+    /// The elements as nested lists of Python's numbers; of a 0-d tensor, its number.
     #[cfg(feature = "tensor-methods")]
     fn tolist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         whole::list(py, self)

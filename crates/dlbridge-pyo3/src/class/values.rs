@@ -141,7 +141,7 @@ macro_rules! with_value {
     };
 }
 
-/// The elements as nested lists; of a tensor of rank 0, its number. Each element type has a loop of its own.
+/// The elements as nested lists; of a 0-d tensor, its number. Each element type has a loop of its own.
 pub(super) fn to_list<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     with_value!(tensor, |T| {
         let view = tensor.view::<T>()?;

@@ -25,7 +25,7 @@ pub(super) fn length(object: &TensorObject) -> PyResult<usize> {
     match object.inner().shape().first() {
         Some(&extent) => Ok(extent as usize),
         None => Err(error_of::<PyTypeError>(
-            "expected a tensor with axes, found rank 0, which has no length; use x.item()",
+            "expected a tensor with axes, found a 0-d tensor, which has no length; use x.item()",
         )),
     }
 }
@@ -66,9 +66,9 @@ impl Rows {
 }
 
 pub(super) fn iterate(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
-    if object.get().inner().rank() == 0 {
+    if object.get().inner().ndim() == 0 {
         return Err(error_of::<PyTypeError>(
-            "expected a tensor with axes, found rank 0, which is not iterated; use x.item()",
+            "expected a tensor with axes, found a 0-d tensor, which is not iterated; use x.item()",
         ));
     }
     Ok(Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) })
@@ -76,7 +76,7 @@ pub(super) fn iterate(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
 
 /// Iterates along the first axis from its end.
 pub(super) fn reversed(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
-    // The error of rank 0.
+    // The error of a 0-d tensor.
     iterate(object)?;
     let backwards = PySlice::new(object.py(), isize::MAX, isize::MIN, -1);
     iterate(object.get_item(backwards)?.cast()?)
@@ -92,9 +92,9 @@ pub(super) fn formatted<'py>(
         return Ok(object.str()?.into_any());
     }
     let tensor = object.get();
-    if tensor.inner().rank() > 0 {
+    if tensor.inner().ndim() > 0 {
         let message = format!(
-            "format: expected a tensor of rank 0 for {:?}, found shape {:?}; use x.numpy()",
+            "format: expected a 0-d tensor for {:?}, found shape {:?}; use x.numpy()",
             format.to_str()?,
             tensor.inner().shape()
         );
@@ -168,8 +168,8 @@ pub(super) fn item<'py>(
         return values::at_index(py, &tensor, &positions);
     }
     let part = index::index(&object.tensor, index)?;
-    if part.rank() > 0 {
-        let message = format!("item: expected {} indices, found {}", tensor.rank(), index.len());
+    if part.ndim() > 0 {
+        let message = format!("item: expected {} indices, found {}", tensor.ndim(), index.len());
         return Err(error_of::<PyValueError>(message).into());
     }
     values::to_list(py, &part)
@@ -218,9 +218,9 @@ pub(super) fn as_index<'py>(py: Python<'py>, object: &TensorObject) -> Result<Bo
     Ok(scalar(py, object, "an index")?.to_python(py)?)
 }
 
-/// The number of a tensor of rank 0.
+/// The number of a 0-d tensor.
 fn scalar(py: Python<'_>, object: &TensorObject, wanted: &str) -> Result<Number> {
-    if object.inner().rank() != 0 {
+    if object.inner().ndim() != 0 {
         return Err(no_scalar(object, wanted));
     }
     object.read_at_once(py, values::one)?
@@ -229,8 +229,7 @@ fn scalar(py: Python<'_>, object: &TensorObject, wanted: &str) -> Result<Number>
 #[cold]
 fn no_scalar(object: &TensorObject, wanted: &str) -> Error {
     let shape = object.inner().shape();
-    let message =
-        format!("{wanted}: expected a tensor of rank 0, found shape {shape:?}; use x.item()");
+    let message = format!("{wanted}: expected a 0-d tensor, found shape {shape:?}; use x.item()");
     error_of::<PyTypeError>(message).into()
 }
 

@@ -224,12 +224,12 @@ impl Acquired {
     }
 
     fn list(&self, numbers: *const Py_ssize_t) -> Option<Vec<i64>> {
-        let rank = usize::try_from(self.fields().ndim).unwrap_or(0);
-        if numbers.is_null() || rank == 0 {
-            return (rank == 0).then(Vec::new);
+        let ndim = usize::try_from(self.fields().ndim).unwrap_or(0);
+        if numbers.is_null() || ndim == 0 {
+            return (ndim == 0).then(Vec::new);
         }
         // SAFETY: not null, so `ndim` numbers, as long as the buffer is held (F8).
-        let numbers = unsafe { slice::from_raw_parts(numbers, rank) };
+        let numbers = unsafe { slice::from_raw_parts(numbers, ndim) };
         Some(numbers.iter().map(|&number| number as i64).collect())
     }
 }

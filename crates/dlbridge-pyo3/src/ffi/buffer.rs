@@ -167,7 +167,7 @@ fn described<T>(
     request: BufferRequest,
 ) -> Py_buffer {
     let Description { numbers, len, itemsize, format, is_read_only } = description;
-    let (rank, numbers) = (numbers.len() / 2, numbers.as_ptr().cast_mut());
+    let (ndim, numbers) = (numbers.len() / 2, numbers.as_ptr().cast_mut());
     let data = match tensor.data_ptr() {
         data if data.is_null() => (&raw const NOWHERE).cast_mut().cast(),
         data => data,
@@ -180,11 +180,11 @@ fn described<T>(
         itemsize: *itemsize,
         readonly: c_int::from(*is_read_only),
         // Without a shape, a buffer has one axis: its bytes.
-        ndim: if request.asks(ffi::PyBUF_ND) { rank as c_int } else { 1 },
+        ndim: if request.asks(ffi::PyBUF_ND) { ndim as c_int } else { 1 },
         format: format.map_or(ptr::null_mut(), |format| format.as_ptr().cast_mut()),
         shape: if request.asks(ffi::PyBUF_ND) { numbers } else { ptr::null_mut() },
         strides: if request.asks(ffi::PyBUF_STRIDES) {
-            numbers.wrapping_add(rank)
+            numbers.wrapping_add(ndim)
         } else {
             ptr::null_mut()
         },

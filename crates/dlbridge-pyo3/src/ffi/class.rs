@@ -43,17 +43,17 @@ use crate::interpreter::symbol;
 /// use pyo3::prelude::*;
 ///
 /// #[pyfunction]
-/// fn rank(x: PyTensor) -> usize {
-///     x.rank()
+/// fn ndim(x: PyTensor) -> usize {
+///     x.ndim()
 /// }
 ///
 /// #[pymodule(gil_used = false)]
-/// fn ranks(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///     module.add_function(wrap_pyfunction!(rank, module)?)?;
+/// fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+///     module.add_function(wrap_pyfunction!(ndim, module)?)?;
 ///     defer_reference_counts(module)
 /// }
 /// # Python::initialize();
-/// # Python::attach(|py| ranks(&PyModule::new(py, "m").unwrap()).unwrap());
+/// # Python::attach(|py| extension(&PyModule::new(py, "m").unwrap()).unwrap());
 /// ```
 ///
 /// # Errors

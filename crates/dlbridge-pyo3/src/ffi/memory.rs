@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use dlbridge::ffi::{assume_legacy, from_owner_at, into_exclusive_zeroed, keep_alive};
-use dlbridge::{ArcTensor, DType, Device, Flags, MAX_RANK, Tensor, layout};
+use dlbridge::{ArcTensor, DType, Device, Flags, MAX_NDIM, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -54,9 +54,9 @@ impl ForeignMemory {
         let mut steps = vec![0; self.shape.len()];
         layout::contiguous_strides(&self.shape, &mut steps);
         let Some(strides) = &self.strides else { return Ok(steps) };
-        let (rank, found) = (self.shape.len(), strides.len());
-        if found != rank {
-            return Err(Error::buffer(format!("strides: expected {rank} of them, found {found}")));
+        let (ndim, found) = (self.shape.len(), strides.len());
+        if found != ndim {
+            return Err(Error::buffer(format!("strides: expected {ndim} of them, found {found}")));
         }
         let itemsize = self.itemsize();
         let is_empty = layout::is_empty(&self.shape);
@@ -95,10 +95,10 @@ impl ForeignMemory {
     }
 
     fn reach_by(&self, steps: &[i64]) -> Result<Reach> {
-        if self.shape.len() > MAX_RANK {
+        if self.shape.len() > MAX_NDIM {
             let found = self.shape.len();
             return Err(Error::buffer(format!(
-                "shape: expected {MAX_RANK} axes or fewer, found {found}"
+                "shape: expected {MAX_NDIM} axes or fewer, found {found}"
             )));
         }
         let span = layout::span(&self.shape, steps)?;

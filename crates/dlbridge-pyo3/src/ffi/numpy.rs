@@ -32,10 +32,10 @@ const VERSIONS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 /// `NPY_ARRAY_WRITEABLE`.
 const WRITEABLE: c_int = 0x0400;
 
-/// The maximum rank: that of NumPy 1, which is lower than that of NumPy 2 (64).
-pub(crate) const MAX_RANK: usize = 32;
+/// The most axes: those of NumPy 1, which is lower than that of NumPy 2 (64).
+pub(crate) const MAX_NDIM: usize = 32;
 
-/// `PyArray_NewFromDescr(type, descriptor, rank, extents, strides, data, flags, object)`, which steals the descriptor.
+/// `PyArray_NewFromDescr(type, descriptor, ndim, extents, strides, data, flags, object)`, which steals the descriptor.
 /// `PyArray_New` calls it, and takes 30 instructions more.
 type New = unsafe extern "C" fn(
     *mut PyTypeObject,
@@ -112,7 +112,7 @@ impl Api {
         tensor: &Tensor,
     ) -> PyResult<Bound<'py, PyAny>> {
         let shape = tensor.shape();
-        let mut space = [const { MaybeUninit::uninit() }; MAX_RANK];
+        let mut space = [const { MaybeUninit::uninit() }; MAX_NDIM];
         // NumPy writes those of contiguous memory itself.
         let strides =
             if tensor.is_contiguous() { ptr::null() } else { in_bytes(tensor, &mut space) };
@@ -154,7 +154,7 @@ impl Api {
         shape: &[i64],
     ) -> Result<Option<Tensor>> {
         borrow::ready(py)?;
-        if shape.len() > MAX_RANK {
+        if shape.len() > MAX_NDIM {
             return Ok(None);
         }
         let descriptor = self.descriptor(py, number);
@@ -226,7 +226,7 @@ impl Api {
 
 /// Writes the strides of a tensor in bytes. Not inline, since nearly all memory is contiguous.
 #[inline(never)]
-fn in_bytes(tensor: &Tensor, space: &mut [MaybeUninit<i64>; MAX_RANK]) -> *const isize {
+fn in_bytes(tensor: &Tensor, space: &mut [MaybeUninit<i64>; MAX_NDIM]) -> *const isize {
     let itemsize = i64::from(tensor.dtype().bits / 8);
     for (bytes, &stride) in space.iter_mut().zip(tensor.strides()) {
         // Of an axis along which there is at most one element, the stride may be any.
@@ -261,7 +261,7 @@ pub(crate) fn is_array_type(kind: &Bound<'_, PyType>) -> Result<bool> {
 #[repr(C)]
 struct ArrayFields {
     data: *mut c_void,
-    rank: c_int,
+    ndim: c_int,
     extents: *mut isize,
     /// In bytes.
     strides: *mut isize,
@@ -331,7 +331,7 @@ impl<'a, 'py> Array<'a, 'py> {
         keep_of: KeepOf,
         in_frame: bool,
     ) -> Result<Option<borrow::Borrowed>> {
-        let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_RANK];
+        let mut strides = [const { MaybeUninit::uninit() }; dlbridge::MAX_NDIM];
         // From here on no Python code runs that could change the array.
         let Some((descriptor, flags)) = self.read(&mut strides) else { return Ok(None) };
         let descriptor = &descriptor;
@@ -392,9 +392,9 @@ impl<'a, 'py> Array<'a, 'py> {
 
     /// The descriptor of the array, whose strides are written to `space`, and the flags of its memory.
     #[inline(always)]
-    fn read(self, space: &mut [MaybeUninit<i64>; dlbridge::MAX_RANK]) -> Option<(DLTensor, Flags)> {
+    fn read(self, space: &mut [MaybeUninit<i64>; dlbridge::MAX_NDIM]) -> Option<(DLTensor, Flags)> {
         // SAFETY: an array of this layout (F5), whose fields nobody changes now (T12).
-        let ArrayFields { data, rank, extents, strides: in_bytes, descriptor, flags, .. } =
+        let ArrayFields { data, ndim, extents, strides: in_bytes, descriptor, flags, .. } =
             unsafe { ptr::read(self.fields()) };
         // SAFETY: the array's type passed `is_array_type` (F5).
         let descriptor = unsafe { fields(descriptor) };
@@ -407,7 +407,7 @@ impl<'a, 'py> Array<'a, 'py> {
         }
         let itemsize = i64::from(dtype.bits / 8);
         let shift = itemsize.trailing_zeros();
-        for (axis, stride) in space.iter_mut().enumerate().take(usize::try_from(rank).ok()?) {
+        for (axis, stride) in space.iter_mut().enumerate().take(usize::try_from(ndim).ok()?) {
             // SAFETY: an array has as many strides as axes (F5).
             let bytes = unsafe { in_bytes.add(axis) };
             // SAFETY: the same.
@@ -419,7 +419,7 @@ impl<'a, 'py> Array<'a, 'py> {
         }
         let device = Device::CPU.into();
         let (shape, strides) = (extents.cast(), space.as_mut_ptr().cast());
-        let (ndim, byte_offset) = (rank, 0);
+        let byte_offset = 0;
         let flags = if flags & WRITEABLE == 0 { Flags::READ_ONLY } else { Flags::NONE };
         Some((DLTensor { data, device, ndim, dtype, shape, strides, byte_offset }, flags))
     }

@@ -184,15 +184,15 @@ unsafe fn zeros_like(prototype: *mut DLTensor) -> Result<Tensor, dlbridge::Error
     if device != Device::CPU {
         return Err(dlbridge::Error::NotHostAccessible { device });
     }
-    let rank = usize::try_from(ndim).ok().filter(|&rank| rank <= dlbridge::MAX_RANK);
-    let rank = rank.ok_or(DescriptorError::RankOutOfRange { ndim })?;
-    let shape = match (rank, shape.is_null()) {
+    let axes = usize::try_from(ndim).ok().filter(|&axes| axes <= dlbridge::MAX_NDIM);
+    let axes = axes.ok_or(DescriptorError::NdimOutOfRange { ndim })?;
+    let shape = match (axes, shape.is_null()) {
         (0, _) => &[],
         (_, true) => {
             return Err(DescriptorError::NullShape { ndim }.into());
         }
         // SAFETY: not null, and the rest is the caller's duty.
-        (_, false) => unsafe { slice::from_raw_parts(shape, rank) },
+        (_, false) => unsafe { slice::from_raw_parts(shape, axes) },
     };
     let dtype = DType { code: TypeCode(dtype.code.0), bits: dtype.bits, lanes: dtype.lanes };
     Tensor::zeros(dtype, shape)

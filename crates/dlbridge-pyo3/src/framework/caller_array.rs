@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::Allocator;
 use crate::error::error_of;
-use crate::{ANY_RANK, Constraint, Error, IntoTensor, PyTensor, PyTensorOf, Result, Writable};
+use crate::{ANY_NDIM, Constraint, Error, IntoTensor, PyTensor, PyTensorOf, Result, Writable};
 
 /// A [`PyTensorOf`] that keeps the caller's object, so that a result gets the type of the argument.
 ///
@@ -33,7 +33,7 @@ use crate::{ANY_RANK, Constraint, Error, IntoTensor, PyTensor, PyTensorOf, Resul
 ///
 /// It dereferences to the `PyTensorOf`. A [detached](Python::detach) closure does not capture a Python
 /// object; it captures a view: `let view = x.view(); py.detach(|| view.iter().sum())`.
-pub struct CallerArray<'py, T, const N: usize = ANY_RANK, C = ()> {
+pub struct CallerArray<'py, T, const N: usize = ANY_NDIM, C = ()> {
     tensor: PyTensorOf<T, N, C>,
     object: Bound<'py, PyAny>,
 }
@@ -58,10 +58,10 @@ impl<'py, T, const N: usize, C> CallerArray<'py, T, N, C> {
     /// framework.
     ///
     /// ```
-    /// use dlbridge_pyo3::{ANY_RANK, CallerArray, Result, Writable};
+    /// use dlbridge_pyo3::{ANY_NDIM, CallerArray, Result, Writable};
     /// use pyo3::prelude::*;
     ///
-    /// type Out<'py> = Option<CallerArray<'py, f64, ANY_RANK, Writable>>;
+    /// type Out<'py> = Option<CallerArray<'py, f64, ANY_NDIM, Writable>>;
     ///
     /// #[pyfunction]
     /// #[pyo3(signature = (x, out = None))]
@@ -144,7 +144,7 @@ where
 
 /// Where a function writes its result; from [`CallerArray::output`].
 #[derive(Debug)]
-pub struct Output<'py, T, const N: usize = ANY_RANK>(Place<'py, T, N>);
+pub struct Output<'py, T, const N: usize = ANY_NDIM>(Place<'py, T, N>);
 
 #[derive(Debug)]
 enum Place<'py, T, const N: usize> {

@@ -71,7 +71,7 @@ fn import_arrow(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tensor>> {
     own_shape(object, tensor, is_of_table).map(Some)
 }
 
-/// A column or a table with the shape that the object itself has, if it is an array of some rank: a long table of an
+/// A column or a table with the shape that the object itself has, if it is an array of some ndim: a long table of an
 /// array's elements is not the array.
 fn own_shape(object: Borrowed<'_, '_, PyAny>, tensor: Tensor, is_of_table: bool) -> Result<Tensor> {
     let py = object.py();

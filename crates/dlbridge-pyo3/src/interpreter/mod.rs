@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{mem, process, ptr, thread};
 
-use dlbridge::MAX_RANK;
+use dlbridge::MAX_NDIM;
 use dlbridge::ffi::{Unwinds, on_unwind, stopping, stopping_first};
 use dlbridge::protocol::attached::{Attachment, version};
 use pyo3::ffi;
@@ -272,7 +272,7 @@ fn each<'py>(
 pub fn extents(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Vec<i64>>> {
     let is_list = is_sequence(object) && !object.is_instance_of::<PyString>();
     is_list
-        .then(|| each(object.try_iter()?).take(MAX_RANK + 1).map(|item| item?.extract()).collect())
+        .then(|| each(object.try_iter()?).take(MAX_NDIM + 1).map(|item| item?.extract()).collect())
 }
 
 /// Attributes of an object. PyO3's functions are compiled into each place that calls them, these once.

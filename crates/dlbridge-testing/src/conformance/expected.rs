@@ -126,7 +126,7 @@ impl<T: Element + PartialEq + Debug> Expected<T> {
     pub(super) fn check(&self, tensor: &TensorRef<'_>, when: &str) {
         assert_eq!(tensor.dtype(), T::DTYPE, "{when}: dtype");
         assert_eq!(tensor.shape(), self.shape, "{when}: shape");
-        assert_eq!(tensor.rank(), self.shape.len(), "{when}: rank");
+        assert_eq!(tensor.ndim(), self.shape.len(), "{when}: ndim");
         assert_eq!(tensor.device(), self.device, "{when}: device");
         assert_eq!(tensor.byte_offset(), 0, "{when}: byte offset left over");
         assert_eq!(tensor.is_empty(), self.is_empty(), "{when}: is_empty");

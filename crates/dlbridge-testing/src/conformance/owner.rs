@@ -18,7 +18,7 @@ use super::expected::check_read_only;
 type Check<T> = fn(Tensor, &Expected<T>);
 
 /// Runs everything that a conversion from an owner to a [`Tensor`] has to pass. `make` is called
-/// once for each check; call the suite again for an empty owner, for rank 0, for other strides.
+/// once for each check; call the suite again for an empty owner, for ndim 0, for other strides.
 ///
 /// It checks pointer identity (if [`Expected::at`] was said), shape and strides, the elements,
 /// writing or its refusal, both ABIs there and back, the descriptor that a consumer sees, and (if
@@ -137,8 +137,8 @@ fn check_descriptor<T: Element + PartialEq + Debug>(
 ) {
     assert_eq!(descriptor.data.addr(), data, "descriptor: data");
     assert_eq!(descriptor.byte_offset, 0, "descriptor: byte offset not folded in");
-    let rank = usize::try_from(descriptor.ndim).expect("descriptor: ndim is not negative");
-    assert!(rank == 0 || !descriptor.strides.is_null(), "descriptor: strides are explicit");
+    let ndim = usize::try_from(descriptor.ndim).expect("descriptor: ndim is not negative");
+    assert!(ndim == 0 || !descriptor.strides.is_null(), "descriptor: strides are explicit");
     // SAFETY: the descriptor is alive and was made a moment ago (R2).
     let again = unsafe { TensorRef::from_raw(descriptor) }.expect("descriptor: accepted");
     expected.check(&again, "descriptor");

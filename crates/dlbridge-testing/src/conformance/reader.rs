@@ -11,7 +11,7 @@ use crate::{Foreign, Releases};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Which of the suite's tensors: `"reversed"`, `"rank 0"`, ...
+    /// Which of the suite's tensors: `"reversed"`, `"0-d"`, ...
     pub tensor: &'static str,
     /// What the conversion said.
     pub error: Error,
@@ -130,10 +130,10 @@ fn legal<T: Element>() -> Vec<(&'static str, Access, Foreign)> {
         ("contiguous, shared", Shared, of(&[2, 6])),
         ("null strides", Exclusive, of(&[3, 4]).null_strides()),
         ("one axis", Exclusive, of(&[12])),
-        ("rank 0", Exclusive, of(&[])),
-        ("rank 0, null lists", Exclusive, of(&[]).null_shape().null_strides()),
-        ("rank 3", Exclusive, of(&[2, 3, 2])),
-        ("rank 9", Exclusive, of(&[1, 1, 2, 1, 3, 1, 1, 2, 1])),
+        ("0-d", Exclusive, of(&[])),
+        ("0-d, null lists", Exclusive, of(&[]).null_shape().null_strides()),
+        ("3-d", Exclusive, of(&[2, 3, 2])),
+        ("9-d", Exclusive, of(&[1, 1, 2, 1, 3, 1, 1, 2, 1])),
         ("column-major", Exclusive, of(&[3, 4]).strides(&[1, 3])),
         ("every second", Exclusive, of(&[6]).strides(&[2])),
         ("reversed", Exclusive, of(&[12]).strides(&[-1]).data_at(11 * size)),

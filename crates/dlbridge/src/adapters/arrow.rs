@@ -101,9 +101,9 @@ fn no_nulls(array: &dyn Array) -> Result<(), Error> {
 }
 
 fn one_axis(tensor: &Tensor) -> Result<(), Error> {
-    match tensor.rank() {
+    match tensor.ndim() {
         1 => Ok(()),
-        found => Err(Error::rank(1, found)),
+        found => Err(Error::ndim(1, found)),
     }
 }
 
@@ -169,7 +169,7 @@ pub fn from_fixed_shape_tensors(field: &Field, array: FixedSizeListArray) -> Res
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](Error::ShapeMismatch) for rank 0 and 1, and those of the conversion to
+/// [`ShapeMismatch`](Error::ShapeMismatch) for 0 and 1 axes, and those of the conversion to
 /// [`ArrayRef`].
 pub fn into_fixed_shape_tensors(
     tensor: Tensor,
@@ -178,10 +178,10 @@ pub fn into_fixed_shape_tensors(
     let shape = tensor.shape().to_vec();
     let found = shape.len();
     let [count, inner @ ..] = &shape[..] else {
-        return Err(Error::rank(2, found));
+        return Err(Error::ndim(2, found));
     };
     if inner.is_empty() {
-        return Err(Error::rank(2, found));
+        return Err(Error::ndim(2, found));
     }
     let array = list(*count, product(inner)?, flat(tensor)?)?;
     let field = Field::new(name, array.data_type().clone(), false);
@@ -196,7 +196,7 @@ impl TryFrom<Tensor> for ArrayRef {
     fn try_from(tensor: Tensor) -> Result<Self, Error> {
         let shape = tensor.shape().to_vec();
         if shape.is_empty() {
-            return Err(Error::rank(1, 0));
+            return Err(Error::ndim(1, 0));
         }
         let mut array = flat(tensor)?;
         for axis in (1..shape.len()).rev() {

@@ -154,7 +154,7 @@ fn no_memory<T: Element>(view: &View<'_, T>) -> Error {
 }
 
 fn expected<T: Element>(expected: usize, view: &View<'_, T>) -> Error {
-    Error::rank(expected, view.shape().len())
+    Error::ndim(expected, view.shape().len())
 }
 
 fn at<T: Element>(view: &View<'_, T>, index: &[usize]) -> T {

@@ -76,7 +76,7 @@ fn layout<const AXES: usize>(
 ) -> Result<([usize; AXES], [isize; AXES]), Error> {
     let found = checked.shape().len();
     if found != AXES {
-        return Err(Error::rank(AXES, found));
+        return Err(Error::ndim(AXES, found));
     }
     let (mut extents, mut strides) = ([0; AXES], [1; AXES]);
     for axis in 0..AXES {

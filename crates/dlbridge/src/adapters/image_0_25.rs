@@ -184,7 +184,7 @@ fn size<P: Pixel>(shape: &[i64]) -> Result<(u32, u32), Error> {
             return Err(Error::extent(2, channels.into(), found));
         }
         _ => {
-            return Err(Error::rank(3, shape.len()));
+            return Err(Error::ndim(3, shape.len()));
         }
     };
     let fits = |axis, extent: i64| {

@@ -92,10 +92,10 @@ pub(crate) fn export<A>(array: A) -> Result<Handle, Error>
 where
     A: StridedMut + Send + 'static,
 {
-    let rank = array.axes();
+    let ndim = array.axes();
     // SAFETY: `StridedMut`'s duty (R10); the array moved in, so no other code has it (R4).
     unsafe {
-        Handle::export(array, A::OWNS, rank, |array, mut lists| {
+        Handle::export(array, A::OWNS, ndim, |array, mut lists| {
             let memory = memory(array.origin_mut(), Flags::NONE, Access::Exclusive);
             array.describe(&mut lists)?;
             Ok((lists.measure(A::Elem::DTYPE, Flags::NONE)?, memory))
@@ -112,10 +112,10 @@ pub(crate) fn export_frozen<A>(array: A) -> Result<Handle, Error>
 where
     A: Strided + Send + 'static,
 {
-    let rank = array.axes();
+    let ndim = array.axes();
     // SAFETY: `Strided`'s duty (R10), and an array that is only borrowed is not written (R4).
     unsafe {
-        Handle::export(array, A::OWNS, rank, |array, mut lists| {
+        Handle::export(array, A::OWNS, ndim, |array, mut lists| {
             array.describe(&mut lists)?;
             let layout = lists.measure(A::Elem::DTYPE, Flags::READ_ONLY)?;
             Ok((layout, memory(array.origin().cast_mut(), Flags::READ_ONLY, Access::Frozen)))

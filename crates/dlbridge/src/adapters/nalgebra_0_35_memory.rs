@@ -89,7 +89,7 @@ pub(super) fn dims<R: Dim, C: Dim>(shape: &[i64], rows: Rows) -> Result<(R, C), 
         (&[first], Rows::First) if C::is::<U1>() => Ok((dim(0, first)?, C::from_usize(1))),
         _ => {
             let expected = if C::is::<U1>() && rows == Rows::First { 1 } else { 2 };
-            Err(Error::rank(expected, shape.len()))
+            Err(Error::ndim(expected, shape.len()))
         }
     }
 }

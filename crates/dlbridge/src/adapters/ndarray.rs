@@ -17,7 +17,7 @@ use crate::{Element, Error, Plain, ReadCell, Tensor, TensorMut, TensorRef, View}
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes.
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes.
 impl<T: Element, D: Dimension + 'static> From<Array<T, D>> for Tensor {
     fn from(array: Array<T, D>) -> Self {
         Self(describable(export(array)))
@@ -28,7 +28,7 @@ impl<T: Element, D: Dimension + 'static> From<Array<T, D>> for Tensor {
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes.
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes.
 impl<T: Element, D: Dimension + 'static> From<ArcArray<T, D>> for Tensor {
     fn from(array: ArcArray<T, D>) -> Self {
         Self(describable(export_frozen(array)))
@@ -39,7 +39,7 @@ impl<T: Element, D: Dimension + 'static> From<ArcArray<T, D>> for Tensor {
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes.
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes.
 impl<T: Element, D: Dimension + 'static> From<Arc<Array<T, D>>> for Tensor {
     fn from(array: Arc<Array<T, D>>) -> Self {
         Self(describable(export_frozen(array)))
@@ -50,7 +50,7 @@ impl<T: Element, D: Dimension + 'static> From<Arc<Array<T, D>>> for Tensor {
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a broadcast view has more
 /// bytes than fit `isize`.
 impl<'a, S, D> From<&'a ArrayBase<S, D>> for TensorRef<'a>
 where
@@ -66,7 +66,7 @@ where
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a broadcast view has more
 /// bytes than fit `isize`.
 impl<'a, S, D> From<&'a mut ArrayBase<S, D>> for TensorMut<'a>
 where
@@ -89,7 +89,7 @@ copies!([T: Element, D: Dimension] T => Array<T, D>, copied);
 fn copied<T: Element, D: Dimension>(view: &View<'_, T>) -> Result<Array<T, D>, Error> {
     let shape = view.shape();
     if let Some(expected) = D::NDIM.filter(|&expected| expected != shape.len()) {
-        return Err(Error::rank(expected, shape.len()));
+        return Err(Error::ndim(expected, shape.len()));
     }
     let mut dim = D::zeros(shape.len());
     for (to, &from) in dim.slice_mut().iter_mut().zip(shape) {

@@ -52,7 +52,7 @@ mod conversions;
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a broadcast view has more
 /// bytes than fit `isize`.
 impl<'a, T: Element, D: Dimension> From<&'a ArrayRef<T, D>> for TensorRef<'a> {
     fn from(array: &'a ArrayRef<T, D>) -> Self {
@@ -64,7 +64,7 @@ impl<'a, T: Element, D: Dimension> From<&'a ArrayRef<T, D>> for TensorRef<'a> {
 ///
 /// # Panics
 ///
-/// If the array has more than [`MAX_RANK`](crate::MAX_RANK) axes, or a broadcast view has more
+/// If the array has more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a broadcast view has more
 /// bytes than fit `isize`.
 impl<'a, T: Element, D: Dimension> From<&'a mut ArrayRef<T, D>> for TensorMut<'a> {
     fn from(array: &'a mut ArrayRef<T, D>) -> Self {

@@ -69,11 +69,11 @@ struct Upwards<D> {
 
 #[inline]
 fn upwards<D: Dimension>(checked: &Checked<'_>) -> Result<Upwards<D>, Error> {
-    let rank = checked.shape().len();
-    if let Some(expected) = D::NDIM.filter(|&expected| expected != rank) {
-        return Err(Error::rank(expected, rank));
+    let ndim = checked.shape().len();
+    if let Some(expected) = D::NDIM.filter(|&expected| expected != ndim) {
+        return Err(Error::ndim(expected, ndim));
     }
-    let (mut shape, mut strides) = (D::zeros(rank), D::zeros(rank));
+    let (mut shape, mut strides) = (D::zeros(ndim), D::zeros(ndim));
     let mut low = 0;
     let axes = checked.shape().iter().zip(checked.strides());
     let to = shape.slice_mut().iter_mut().zip(strides.slice_mut());

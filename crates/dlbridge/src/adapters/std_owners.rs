@@ -8,13 +8,13 @@ use super::std_owners_memory::Scalar;
 use crate::{Element, Error, Plain, Tensor, TensorMut, TensorRef, View};
 
 impl Tensor {
-    /// A tensor of rank 0 with one value.
+    /// A 0-d tensor with one value.
     ///
     /// ```
     /// use dlbridge::Tensor;
     ///
     /// let tensor = Tensor::scalar(2.5_f32);
-    /// assert_eq!((tensor.rank(), tensor.len()), (0, 1));
+    /// assert_eq!((tensor.ndim(), tensor.len()), (0, 1));
     /// ```
     #[must_use]
     pub fn scalar<T: Element>(value: T) -> Self {

@@ -26,8 +26,8 @@ pub enum DescriptorError {
         /// Minor version found.
         minor: u32,
     },
-    /// `ndim` is negative or above [`MAX_RANK`](crate::MAX_RANK).
-    RankOutOfRange {
+    /// `ndim` is negative or above [`MAX_NDIM`](crate::MAX_NDIM).
+    NdimOutOfRange {
         /// The `ndim` found.
         ndim: i32,
     },
@@ -75,8 +75,8 @@ impl fmt::Display for DescriptorError {
             Self::UnsupportedVersion { major, minor } => {
                 write!(f, "version: expected 1.x, found {major}.{minor}")
             }
-            Self::RankOutOfRange { ndim } => {
-                write!(f, "ndim: expected 0 to {}, found {ndim}", crate::MAX_RANK)
+            Self::NdimOutOfRange { ndim } => {
+                write!(f, "ndim: expected 0 to {}, found {ndim}", crate::MAX_NDIM)
             }
             Self::NullShape { ndim } => {
                 write!(f, "shape: expected {ndim} extents, found a null pointer")

@@ -170,7 +170,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum ShapeField {
     /// The number of axes.
-    Rank,
+    Ndim,
     /// The number of elements.
     Length,
     /// The number of bytes.
@@ -259,13 +259,13 @@ impl Error {
     }
 
     /// There is no such axis.
-    pub(crate) fn axis(axis: usize, rank: usize) -> Self {
-        Self::part(ErrorKind::Index, format_args!("expected an axis below {rank}, found {axis}"))
+    pub(crate) fn axis(axis: usize, ndim: usize) -> Self {
+        Self::part(ErrorKind::Index, format_args!("expected an axis below {ndim}, found {axis}"))
     }
 
     /// The shape has another number of axes.
-    pub(crate) fn rank(expected: usize, found: usize) -> Self {
-        Self::ShapeMismatch { field: ShapeField::Rank, expected, found }
+    pub(crate) fn ndim(expected: usize, found: usize) -> Self {
+        Self::ShapeMismatch { field: ShapeField::Ndim, expected, found }
     }
 
     /// An axis has another extent.
@@ -290,7 +290,7 @@ impl Error {
             Self::Descriptor(error) => fmt::Display::fmt(error, f),
             Self::Part { message, .. } => f.write_str(message),
             Self::ShapeMismatch { field, expected, found } => match field {
-                ShapeField::Rank => write!(f, "rank: expected {expected} axes, found {found}"),
+                ShapeField::Ndim => write!(f, "ndim: expected {expected}, found {found}"),
                 ShapeField::Length => {
                     write!(f, "length: expected {expected} elements, found {found}")
                 }

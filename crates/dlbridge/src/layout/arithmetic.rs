@@ -2,7 +2,7 @@
 //! Invariant: shapes and strides count elements, never bytes, outermost axis first.
 #![forbid(unsafe_code)]
 
-use crate::{DType, DescriptorError, Error, Flags, MAX_RANK};
+use crate::{DType, DescriptorError, Error, Flags, MAX_NDIM};
 
 /// The number of elements, and the range of their offsets from the first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct Size {
 ///
 /// # Errors
 ///
-/// [`DescriptorError::RankOutOfRange`], [`DescriptorError::ImpossibleDType`], those of [`span`], and
+/// [`DescriptorError::NdimOutOfRange`], [`DescriptorError::ImpossibleDType`], those of [`span`], and
 /// [`DescriptorError::SizeOverflow`] if the bytes of all elements, contiguous or with their gaps, do
 /// not fit `isize`.
 pub(crate) fn measure(
@@ -93,8 +93,8 @@ pub(crate) fn measure(
     if let Some(reason) = dtype.impossible() {
         return Err(DescriptorError::ImpossibleDType { dtype, reason }.into());
     }
-    if shape.len() > MAX_RANK {
-        return Err(DescriptorError::RankOutOfRange {
+    if shape.len() > MAX_NDIM {
+        return Err(DescriptorError::NdimOutOfRange {
             ndim: shape.len().try_into().unwrap_or(i32::MAX),
         }
         .into());
@@ -172,7 +172,7 @@ fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
 #[cold]
 fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
-        return Err(Error::rank(shape.len(), strides.len()));
+        return Err(Error::ndim(shape.len(), strides.len()));
     }
     if let Some((axis, &extent)) = shape.iter().enumerate().find(|&(_, &extent)| extent < 0) {
         return Err(DescriptorError::NegativeExtent { axis, extent }.into());
@@ -215,7 +215,7 @@ impl DType {
     ///
     /// # Errors
     ///
-    /// [`DescriptorError::RankOutOfRange`], [`DescriptorError::ImpossibleDType`],
+    /// [`DescriptorError::NdimOutOfRange`], [`DescriptorError::ImpossibleDType`],
     /// [`DescriptorError::NegativeExtent`] or [`DescriptorError::SizeOverflow`].
     pub fn contiguous_nbytes(self, shape: &[i64]) -> Result<usize, Error> {
         let mut strides = vec![0; shape.len()];

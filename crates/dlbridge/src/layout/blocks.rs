@@ -130,8 +130,8 @@ impl Blocks {
 /// The axes of a layout in the order of its memory, the largest strides first: for work on all
 /// elements in any order. Axes of extent 1 are left out.
 pub(crate) fn by_stride(shape: &[i64], strides: &[i64]) -> (Dims, Dims) {
-    let rank = shape.iter().filter(|&&extent| extent != 1).count();
-    let (mut extents, mut steps) = (Dims::zeros(rank), Dims::zeros(rank));
+    let ndim = shape.iter().filter(|&&extent| extent != 1).count();
+    let (mut extents, mut steps) = (Dims::zeros(ndim), Dims::zeros(ndim));
     let axes = shape.iter().zip(strides).filter(|(extent, _)| **extent != 1);
     for (done, (&extent, &stride)) in axes.enumerate() {
         // Each axis goes in front of those with smaller strides.

@@ -207,11 +207,11 @@ impl<'a> Lists<'a> {
     /// # Errors
     ///
     /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] if the
-    /// layout grows (a broadcast axis, a rank above the limit).
+    /// layout grows (a broadcast axis, an ndim above the limit).
     ///
     /// # Panics
     ///
-    /// If there is no space for as many axes as [`Cut::rank`] says.
+    /// If there is no space for as many axes as [`Cut::ndim`] says.
     pub(crate) fn part(
         mut self,
         whole: Layout<'_>,
@@ -240,7 +240,7 @@ impl<'a> Lists<'a> {
         flags: Flags,
     ) -> Result<Layout<'a>, Error> {
         match (&mut *self.shape, shape) {
-            // The usual ranks, without a call.
+            // The usual numbers of axes, without a call.
             ([a], &[x]) => *a = x,
             ([a, b], &[x, y]) => (*a, *b) = (x, y),
             (to, from) => to.copy_from_slice(from),
@@ -267,7 +267,7 @@ impl<'a> Lists<'a> {
     #[inline]
     pub(crate) fn copy(self, layout: Layout<'_>) -> Layout<'a> {
         match (&mut *self.shape, &mut *self.strides, layout.shape, layout.strides) {
-            // The usual ranks, without a call.
+            // The usual numbers of axes, without a call.
             ([a], [b], &[x], &[y]) => (*a, *b) = (x, y),
             ([a, b], [c, d], &[w, x], &[y, z]) => (*a, *b, *c, *d) = (w, x, y, z),
             (shape, strides, ..) => {
@@ -279,7 +279,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// A layout that owns its lists, without a heap allocation up to rank 8.
+/// A layout that owns its lists, without a heap allocation up to 8 axes.
 #[derive(Clone)]
 pub(crate) struct OwnedLayout {
     shape: Dims,
@@ -292,12 +292,12 @@ impl OwnedLayout {
     /// Measures the lists that `write` fills.
     #[inline]
     pub(crate) fn measure(
-        rank: usize,
+        ndim: usize,
         dtype: DType,
         flags: Flags,
         write: impl FnOnce(&mut Lists<'_>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
+        let (mut shape, mut strides) = (Dims::zeros(ndim), Dims::zeros(ndim));
         let mut lists = Lists::new(&mut shape, &mut strides);
         write(&mut lists)?;
         let padding = lists.measure(dtype, flags)?.padding;
@@ -310,8 +310,8 @@ impl OwnedLayout {
     ///
     /// As for [`Lists::part`].
     pub(crate) fn part(whole: Layout<'_>, cut: Cut<'_>) -> Result<(Self, isize), Error> {
-        let rank = cut.rank(whole.shape.len());
-        let (mut shape, mut strides) = (Dims::zeros(rank), Dims::zeros(rank));
+        let ndim = cut.ndim(whole.shape.len());
+        let (mut shape, mut strides) = (Dims::zeros(ndim), Dims::zeros(ndim));
         let (part, offset) = Lists::new(&mut shape, &mut strides).part(whole, cut)?;
         let Layout { dtype, padding, .. } = part;
         Ok((Self { shape, strides, dtype, padding }, offset))

@@ -27,11 +27,11 @@ pub(crate) use self::part::{Cut, Placement};
 pub use self::range::{Bytes, Comb};
 pub(crate) use self::runs::{Run, Runs};
 
-// A list of extents or strides, without a heap allocation up to rank 8.
-// Invariant: an `Inline` list uses its first `len` places, and `len <= INLINE_RANK`.
+// A list of extents or strides, without a heap allocation up to 8 axes.
+// Invariant: an `Inline` list uses its first `len` places, and `len <= INLINE_NDIM`.
 
-/// Up to this rank, borrowed tensors and iterators need no heap.
-pub(crate) const INLINE_RANK: usize = 8;
+/// Up to so many axes, borrowed tensors and iterators need no heap.
+pub(crate) const INLINE_NDIM: usize = 8;
 
 /// A list of extents or strides.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Dims(Places);
 
 #[derive(Clone, Debug)]
 enum Places {
-    Inline { len: u8, values: [i64; INLINE_RANK] },
+    Inline { len: u8, values: [i64; INLINE_NDIM] },
     Heap(Box<Many>),
 }
 
@@ -52,8 +52,8 @@ impl Dims {
     /// A list of zeros.
     #[inline]
     pub(crate) fn zeros(len: usize) -> Self {
-        Self(if len <= INLINE_RANK {
-            Places::Inline { len: len as u8, values: [0; INLINE_RANK] }
+        Self(if len <= INLINE_NDIM {
+            Places::Inline { len: len as u8, values: [0; INLINE_NDIM] }
         } else {
             Places::Heap(Box::new(Many(vec![0; len].into_boxed_slice())))
         })

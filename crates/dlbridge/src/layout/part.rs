@@ -55,17 +55,17 @@ pub enum Place {
 }
 
 impl Cut<'_> {
-    /// The rank of the part, if the axes that this names exist in a tensor of rank `whole`.
+    /// The ndim of the part, if the axes that this names exist in a tensor of ndim `whole`.
     #[inline]
-    pub(crate) fn rank(&self, whole: usize) -> usize {
+    pub(crate) fn ndim(&self, whole: usize) -> usize {
         match *self {
             Self::Select { .. } | Self::Squeeze { .. } => whole.saturating_sub(1),
             Self::Unsqueeze { .. } => whole + 1,
             Self::Reshape(shape) | Self::Broadcast(shape) => shape.len(),
-            Self::Index(places) => places.iter().fold(whole, |rank, place| match place {
-                Place::At(_) => rank.saturating_sub(1),
-                Place::New => rank + 1,
-                Place::Range { .. } | Place::Whole(_) => rank,
+            Self::Index(places) => places.iter().fold(whole, |ndim, place| match place {
+                Place::At(_) => ndim.saturating_sub(1),
+                Place::New => ndim + 1,
+                Place::Range { .. } | Place::Whole(_) => ndim,
             }),
             Self::Slice { .. } | Self::Step { .. } | Self::Transpose | Self::Permute(_) => whole,
         }
@@ -82,13 +82,13 @@ impl Layout<'_> {
     ///
     /// # Panics
     ///
-    /// If there is no space for as many axes as [`Cut::rank`] says.
+    /// If there is no space for as many axes as [`Cut::ndim`] says.
     pub(super) fn write_part(&self, cut: Cut<'_>, part: &mut Lists<'_>) -> Result<isize, Error> {
         let (shape, strides) = (self.shape(), self.strides());
-        let rank = shape.len();
-        let axis_at = |axis| match axis < rank {
+        let ndim = shape.len();
+        let axis_at = |axis| match axis < ndim {
             true => Ok((shape[axis], strides[axis])),
-            false => Err(Error::axis(axis, rank)),
+            false => Err(Error::axis(axis, ndim)),
         };
         let numbers = |axis: usize| (shape[axis], strides[axis]);
         // Wraps only where there are no elements.
@@ -97,7 +97,7 @@ impl Layout<'_> {
             Cut::Select { axis, index } => {
                 let extent_and_stride = axis_at(axis)?;
                 offset = selected(axis, index, extent_and_stride)?;
-                part.fill((0..rank).filter(|&other| other != axis).map(numbers));
+                part.fill((0..ndim).filter(|&other| other != axis).map(numbers));
             }
             Cut::Slice { axis, start, end } => {
                 let (extent, stride) = axis_at(axis)?;
@@ -111,13 +111,13 @@ impl Layout<'_> {
                     ));
                 }
                 offset = (start as i64).wrapping_mul(stride);
-                part.fill((0..rank).map(numbers));
+                part.fill((0..ndim).map(numbers));
                 part.shape[axis] = (end - start) as i64;
             }
             Cut::Step { axis, step } => {
                 let (extent, stride) = axis_at(axis)?;
                 check_step(axis, step)?;
-                part.fill((0..rank).map(numbers));
+                part.fill((0..ndim).map(numbers));
                 if extent > 0 {
                     let last = (extent - 1) as u64;
                     part.shape[axis] = (last / step.unsigned_abs() as u64) as i64 + 1;
@@ -125,13 +125,13 @@ impl Layout<'_> {
                 }
                 part.strides[axis] = stepped(stride, step, part.shape[axis]);
             }
-            Cut::Transpose => part.fill((0..rank).rev().map(numbers)),
+            Cut::Transpose => part.fill((0..ndim).rev().map(numbers)),
             Cut::Permute(axes) => {
                 let once = |axis| axes.iter().filter(|&&other| other == axis).count() == 1;
-                if axes.len() != rank || !(0..rank).all(once) {
+                if axes.len() != ndim || !(0..ndim).all(once) {
                     return Err(Error::part(
                         ErrorKind::Argument,
-                        format_args!("expected each axis below {rank} once, found {axes:?}"),
+                        format_args!("expected each axis below {ndim} once, found {axes:?}"),
                     ));
                 }
                 part.fill(axes.iter().map(|&axis| numbers(axis)));
@@ -146,14 +146,14 @@ impl Layout<'_> {
                         ),
                     ));
                 }
-                part.fill((0..rank).filter(|&other| other != axis).map(numbers));
+                part.fill((0..ndim).filter(|&other| other != axis).map(numbers));
             }
             Cut::Unsqueeze { axis } => {
-                if axis > rank {
-                    return Err(Error::axis(axis, rank + 1));
+                if axis > ndim {
+                    return Err(Error::axis(axis, ndim + 1));
                 }
                 let new = self.new_axis(axis);
-                part.fill((0..axis).map(numbers).chain([new]).chain((axis..rank).map(numbers)));
+                part.fill((0..axis).map(numbers).chain([new]).chain((axis..ndim).map(numbers)));
             }
             Cut::Reshape(expected) => reshape(*self, expected, part)?,
             Cut::Broadcast(expected) => broadcast(shape, strides, expected, part)?,
@@ -192,7 +192,7 @@ impl Layout<'_> {
     /// Writes the part that an index selects; returns its offset.
     fn write_index(&self, places: &[Place], part: &mut Lists<'_>) -> Result<i64, Error> {
         let (shape, strides) = (self.shape, self.strides);
-        let rank = shape.len();
+        let ndim = shape.len();
         let (mut axis, mut to, mut offset) = (0, 0, 0_i64);
         let mut push = |(extent, stride)| {
             // Without space there is an axis too many among the places, which is refused.
@@ -210,12 +210,12 @@ impl Layout<'_> {
                     continue;
                 }
                 Place::Whole(count) => {
-                    let end = axis.saturating_add(count).min(rank);
+                    let end = axis.saturating_add(count).min(ndim);
                     (axis..end).for_each(|axis| push((shape[axis], strides[axis])));
                     axis = end;
                     continue;
                 }
-                _ if axis == rank => return Err(Error::axis(axis, rank)),
+                _ if axis == ndim => return Err(Error::axis(axis, ndim)),
                 Place::At(index) => {
                     let numbers = (shape[axis], strides[axis]);
                     offset = offset.wrapping_add(selected(axis, index, numbers)?);
@@ -237,7 +237,7 @@ impl Layout<'_> {
             }
             axis += 1;
         }
-        (axis..rank).for_each(|axis| push((shape[axis], strides[axis])));
+        (axis..ndim).for_each(|axis| push((shape[axis], strides[axis])));
         Ok(offset)
     }
 }
@@ -424,7 +424,7 @@ impl<'a> Placement<'a> {
         Ok(Self { layout, span: layout.span(), offset })
     }
 
-    pub(crate) fn rank(&self) -> usize {
+    pub(crate) fn ndim(&self) -> usize {
         self.layout.shape().len()
     }
 

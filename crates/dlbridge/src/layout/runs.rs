@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_0_is_one_element_and_an_empty_axis_none() {
+    fn ndim_0_is_one_element_and_an_empty_axis_none() {
         assert_eq!(offsets(&[], &[]), [0]);
         assert_eq!(offsets(&[1, 1], &[5, 7]), [0]);
         assert_eq!(offsets(&[3, 0], &[5, 7]), [0_isize; 0]);

@@ -15,22 +15,22 @@ const ELEMENT: usize = 1 << 5;
 /// The first address that is not small.
 const ADDRESS_END: usize = 1 << (usize::BITS - 1);
 
-/// The highest rank that is small.
-pub(crate) const RANK: usize = 8;
+/// The highest ndim that is small.
+pub(crate) const NDIM: usize = 8;
 
-/// How many bits an extent may have, for each rank, so that the product of all extents has at most
+/// How many bits an extent may have, for each ndim, so that the product of all extents has at most
 /// [`COUNT_BITS`].
-const EXTENT_BITS: [u8; RANK + 1] = {
-    let mut bits = [STRIDE_BITS as u8; RANK + 1];
-    let mut rank = 1;
-    while rank <= RANK {
-        if rank > 2 {
-            bits[rank] = (COUNT_BITS / rank as u32) as u8;
+const EXTENT_BITS: [u8; NDIM + 1] = {
+    let mut bits = [STRIDE_BITS as u8; NDIM + 1];
+    let mut ndim = 1;
+    while ndim <= NDIM {
+        if ndim > 2 {
+            bits[ndim] = (COUNT_BITS / ndim as u32) as u8;
         }
-        // The last element lies less than `rank` times an extent times a stride behind the first. With
+        // The last element lies less than `ndim` times an extent times a stride behind the first. With
         // its own bytes and any small address before it, that is within the address space.
-        assert!(rank << (bits[rank] as u32 + STRIDE_BITS) < ADDRESS_END / ELEMENT);
-        rank += 1;
+        assert!(ndim << (bits[ndim] as u32 + STRIDE_BITS) < ADDRESS_END / ELEMENT);
+        ndim += 1;
     }
     assert!(ELEMENT << COUNT_BITS < isize::MAX as usize);
     bits
@@ -54,7 +54,7 @@ pub(crate) fn holds(shape: &[i64], strides: &[i64]) -> bool {
     // The OR of all numbers has the highest bit that any of them has.
     let together = |numbers: &[i64]| numbers.iter().fold(0, |all, number| all | number) as u64;
     match (shape, strides) {
-        // For these ranks, the bounds of extents and strides are the same.
+        // For these numbers of axes, the bounds of extents and strides are the same.
         ([a], [b]) => (a | b) as u64 >> STRIDE_BITS == 0,
         ([a, b], [c, d]) => (a | b | c | d) as u64 >> STRIDE_BITS == 0,
         _ if shape.len() != strides.len() => false,
@@ -73,16 +73,16 @@ mod tests {
     #[test]
     fn the_largest_small_numbers_overflow_nothing() {
         let widest = DType { code: TypeCode::FLOAT, bits: 248, lanes: 1 };
-        for (rank, extent_bits) in EXTENT_BITS.into_iter().enumerate() {
-            let shape = vec![(1_i64 << extent_bits) - 1; rank];
-            let strides = vec![(1_i64 << STRIDE_BITS) - 1; rank];
-            assert!(holds(&shape, &strides), "rank {rank}");
+        for (ndim, extent_bits) in EXTENT_BITS.into_iter().enumerate() {
+            let shape = vec![(1_i64 << extent_bits) - 1; ndim];
+            let strides = vec![(1_i64 << STRIDE_BITS) - 1; ndim];
+            assert!(holds(&shape, &strides), "ndim {ndim}");
             let span = span(&shape, &strides).unwrap();
             nbytes(span.len, widest, Flags::NONE).unwrap();
             let bytes = nbytes(span.extent(), widest, Flags::NONE).unwrap();
-            assert!((ADDRESS_END - 1).checked_add(bytes).is_some(), "rank {rank}");
+            assert!((ADDRESS_END - 1).checked_add(bytes).is_some(), "ndim {ndim}");
         }
-        assert!(!holds(&[1; RANK + 1], &[1; RANK + 1]));
+        assert!(!holds(&[1; NDIM + 1], &[1; NDIM + 1]));
         for (extents, strides) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 2), (2, 3)] {
             assert!(!holds(&vec![1; extents], &vec![1; strides]), "{extents}, {strides}");
         }
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn what_is_larger_or_negative_is_not_small() {
-        for (rank, extent_bits) in EXTENT_BITS.into_iter().enumerate() {
-            for axis in 0..rank {
-                let ones = vec![1_i64; rank];
+        for (ndim, extent_bits) in EXTENT_BITS.into_iter().enumerate() {
+            for axis in 0..ndim {
+                let ones = vec![1_i64; ndim];
                 for odd in [1 << extent_bits, 1 << STRIDE_BITS, i64::MAX, -1, i64::MIN] {
                     let mut numbers = ones.clone();
                     numbers[axis] = odd;
-                    assert!(!holds(&numbers, &ones), "rank {rank}, extent {odd}");
-                    let is_stride = odd == 1 << extent_bits && rank > 2;
-                    assert_eq!(holds(&ones, &numbers), is_stride, "rank {rank}, {odd}");
+                    assert!(!holds(&numbers, &ones), "ndim {ndim}, extent {odd}");
+                    let is_stride = odd == 1 << extent_bits && ndim > 2;
+                    assert_eq!(holds(&ones, &numbers), is_stride, "ndim {ndim}, {odd}");
                 }
             }
         }

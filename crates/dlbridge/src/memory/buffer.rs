@@ -167,12 +167,12 @@ impl AsMut<[u8]> for Buffer {
 struct Filled(Buffer);
 
 /// The axes for which a buffer has room.
-const RANK: usize = 4;
+const NDIM: usize = 4;
 
 /// The bytes that a buffer has for a header: one allocation less, a third of what making a small tensor takes.
 const ROOM: usize = {
     assert!(align_of::<Header>() <= SMALL_ALIGN && align_of::<Filled>() <= SMALL_ALIGN);
-    header::room::<Filled>(RANK)
+    header::room::<Filled>(NDIM)
 };
 
 /// Exports contiguous elements that fill a buffer of this crate.
@@ -182,19 +182,19 @@ pub(crate) fn export_buffer(
     shape: &[i64],
     flags: Flags,
 ) -> Result<Handle, Error> {
-    let room = buffer.room().filter(|_| shape.len() <= RANK);
-    let (owner, rank) = (Filled(buffer), shape.len());
+    let room = buffer.room().filter(|_| shape.len() <= NDIM);
+    let (owner, ndim) = (Filled(buffer), shape.len());
     match room {
         // SAFETY: a buffer of this crate's own, which no other code has (R7), with all elements of the layout
         // that was measured (R1). It has `ROOM` bytes at this place, and is not taken out (`Filled`'s duty).
         Some(place) => unsafe {
-            Handle::export_within(place, owner, rank, |owner, lists| {
+            Handle::export_within(place, owner, ndim, |owner, lists| {
                 owner.described(lists, dtype, shape, flags)
             })
         },
         // SAFETY: the same buffer and elements.
         None => unsafe {
-            Handle::export(owner, Owns::Elements, rank, |owner, lists| {
+            Handle::export(owner, Owns::Elements, ndim, |owner, lists| {
                 owner.described(lists, dtype, shape, flags)
             })
         },

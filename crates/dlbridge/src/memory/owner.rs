@@ -82,7 +82,7 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     // SAFETY: every element lies within the memory (R1), which the owner, which is not used again
     // before it is dropped, has at its final address (the caller's duty).
     unsafe {
-        Handle::export(owner, Owns::Anything, placement.rank(), |owner, lists| {
+        Handle::export(owner, Owns::Anything, placement.ndim(), |owner, lists| {
             let memory = placement.within(memory(owner), device, flags, access)?;
             Ok((lists.copy(placement.layout), memory))
         })

@@ -77,14 +77,14 @@ impl<'a, T: Element> Elements<'a, T> {
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
     pub(crate) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        let (shape, rank) = (self.checked.shape(), index.len());
-        if rank != shape.len() {
+        let (shape, ndim) = (self.checked.shape(), index.len());
+        if ndim != shape.len() {
             return None;
         }
-        let strides = self.checked.strides().get(..rank)?;
+        let strides = self.checked.strides().get(..ndim)?;
         let mut offset = 0_i64;
         // By index: iterating over three lists compiles to worse code.
-        for axis in 0..rank {
+        for axis in 0..ndim {
             let i = i64::try_from(index[axis]).ok().filter(|&i| i < shape[axis])?;
             // Of an element it fits (R1). Where there is none, strides may be anything, and a
             // later axis has no index.

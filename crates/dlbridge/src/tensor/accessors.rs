@@ -8,7 +8,7 @@ macro_rules! metadata {
             self.0.checked()
         }
 
-        /// The extents, outermost axis first; empty for rank 0.
+        /// The extents, outermost axis first; empty for ndim 0.
         #[must_use]
         #[inline]
         pub fn shape(&self) -> &[i64] {
@@ -26,7 +26,7 @@ macro_rules! metadata {
         /// The number of axes.
         #[must_use]
         #[inline]
-        pub fn rank(&self) -> usize {
+        pub fn ndim(&self) -> usize {
             self.checked().shape().len()
         }
 

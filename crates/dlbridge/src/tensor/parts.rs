@@ -187,7 +187,7 @@ pub trait Parts: Sized {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the axis is above the rank.
+    /// [`Part`](Error::Part) if the axis is above the ndim.
     fn unsqueeze(self, axis: usize) -> Result<Self::Part, Error> {
         self.cut(Cut::Unsqueeze { axis })
     }
@@ -210,7 +210,7 @@ pub trait Parts: Sized {
     /// [`Part`](Error::Part) if the shape has another number of elements or a negative extent, or the
     /// elements would have to be copied. [`Descriptor`](Error::Descriptor) if the shape of a tensor without
     /// elements has extents whose product overflows, or if there are more than
-    /// [`MAX_RANK`](crate::MAX_RANK) axes.
+    /// [`MAX_NDIM`](crate::MAX_NDIM) axes.
     fn reshape(self, shape: &[i64]) -> Result<Self::Part, Error> {
         self.cut(Cut::Reshape(shape))
     }
@@ -426,7 +426,7 @@ impl<'a, T: Element> ViewPart<'a, T> {
         self.len() == 0
     }
 
-    /// The element at an index, or `None` if the index has another rank or lies outside.
+    /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
     #[inline]
     pub fn get(&self, index: &[usize]) -> Option<T> {

@@ -162,7 +162,7 @@ impl<'a, T: Element> View<'a, T> {
     /// [`ShapeMismatch`](Error::ShapeMismatch) if there are more or fewer axes than `N`.
     pub fn indexed<const N: usize>(&self) -> Result<Indexed<'a, T, N>, Error> {
         let shape = <[i64; N]>::try_from(self.shape());
-        let shape = shape.map_err(|_| Error::rank(N, self.shape().len()))?;
+        let shape = shape.map_err(|_| Error::ndim(N, self.shape().len()))?;
         Ok(Indexed { shape, index: [0; N], elements: self.iter() })
     }
 

@@ -69,7 +69,7 @@ impl<'a, T: Element> View<'a, T> {
         self.elements.checked().is_contiguous()
     }
 
-    /// The element at an index, or `None` if the index has another rank or lies outside.
+    /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
     #[inline]
     pub fn get(&self, index: &[usize]) -> Option<T> {
@@ -270,7 +270,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.len() == 0
     }
 
-    /// The element at an index, or `None` if the index has another rank or lies outside.
+    /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
     pub fn get(&self, index: &[usize]) -> Option<T> {
         self.0.elements().get(index)
@@ -354,7 +354,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the index has another rank or lies outside.
+    /// [`Part`](Error::Part) if the index has another number of axes or lies outside.
     pub fn set(&mut self, index: &[usize], value: T) -> Result<(), Error> {
         self.0.set(index, value).ok_or_else(|| {
             let shape = self.shape();
@@ -466,7 +466,7 @@ impl<T: Element> View<'_, T> {
 
 pub(super) fn same_shape(expected: &[i64], found: &[i64]) -> Result<(), Error> {
     if expected.len() != found.len() {
-        return Err(Error::rank(expected.len(), found.len()));
+        return Err(Error::ndim(expected.len(), found.len()));
     }
     match expected.iter().zip(found).position(|(expected, found)| expected != found) {
         None => Ok(()),

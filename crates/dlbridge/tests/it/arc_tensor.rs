@@ -109,9 +109,9 @@ fn a_lent_descriptor_outlives_the_other_handles_and_comes_back() {
 }
 
 #[test]
-fn every_rank_is_exported_while_it_is_shared() {
-    for rank in 0..7 {
-        let shape = [&vec![1; rank][..], &[6]].concat();
+fn every_ndim_is_exported_while_it_is_shared() {
+    for ndim in 0..7 {
+        let shape = [&vec![1; ndim][..], &[6]].concat();
         let tensor = Tensor::from(SIX.to_vec()).reshape(&shape).expect("six elements");
         let tensor = tensor.into_shared();
         let managed = Tensor::from(tensor.clone()).into_raw();

@@ -17,7 +17,7 @@ use super::arrow::array::{
 };
 use super::arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use super::arrow::schema::{DataType, Field};
-use crate::common::{import, other_rank};
+use crate::common::{import, other_ndim};
 
 #[test]
 fn a_buffer_conforms() {
@@ -126,10 +126,9 @@ fn taking_a_tensor_conforms() {
         Ok(again.as_slice::<u16>()?.to_vec())
     });
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
-    let wanted = ["contiguous, shared", "rank 0", "rank 0, null lists", "column-major"];
+    let wanted = ["contiguous, shared", "0-d", "0-d, null lists", "column-major"];
     assert!(wanted.iter().all(|name| names.contains(name)), "{names:?}");
-    let taken =
-        ["contiguous", "contiguous, read-only", "rank 3", "rank 9", "pinned", "no elements"];
+    let taken = ["contiguous", "contiguous, read-only", "3-d", "9-d", "pinned", "no elements"];
     assert!(!taken.iter().any(|name| names.contains(name)), "{names:?}");
 }
 
@@ -181,9 +180,9 @@ fn misuse_is_refused() {
         Err(Error::DTypeMismatch { .. })
     ));
     let matrix = Tensor::builder(vec![1_i32; 4]).shape(&[2, 2]).build().expect("it fits");
-    let rank = other_rank(1, 2);
-    assert_eq!(Int32Array::try_from(matrix).map(drop), Err(rank.clone()));
-    let scalar = other_rank(1, 0);
+    let ndim = other_ndim(1, 2);
+    assert_eq!(Int32Array::try_from(matrix).map(drop), Err(ndim.clone()));
+    let scalar = other_ndim(1, 0);
     assert_eq!(Int32Array::try_from(Tensor::scalar(1)).map(drop), Err(scalar.clone()));
     assert_eq!(ArrayRef::try_from(Tensor::scalar(1)).map(drop), Err(scalar));
     let gaps = || Tensor::builder(vec![1_i32; 4]).shape(&[2]).strides(&[2]).build().expect("fits");
@@ -443,7 +442,7 @@ fn a_column_of_less_than_an_axis_is_refused() {
     for (tensor, found) in [(Tensor::scalar(1_i32), 0), (Tensor::from(vec![1_i32]), 1)] {
         let error =
             adapter::into_fixed_shape_tensors(tensor, "x").map(drop).expect_err("no axis to count");
-        assert_eq!(error, other_rank(2, found));
+        assert_eq!(error, other_ndim(2, found));
     }
 }
 

@@ -168,7 +168,7 @@ fn zeros_that_fit_no_memory_are_refused() {
     );
     refused(
         Tensor::zeros(DType::U8, &[1; 65]),
-        &DescriptorError::RankOutOfRange { ndim: 65 }.into(),
+        &DescriptorError::NdimOutOfRange { ndim: 65 }.into(),
     );
     // a size that fits, but not when it is rounded up to the alignment
     for len in [i64::MAX, i64::MAX - 62] {

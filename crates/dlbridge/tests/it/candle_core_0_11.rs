@@ -38,7 +38,7 @@ fn conforms(shape: &[i64], strides: &[i64], values: &[i64], make: impl Fn() -> C
 #[test]
 fn tensors_of_every_layout_conform() {
     conforms(&[2, 3], &[3, 1], &[0, 1, 2, 3, 4, 5], || counted(&[2, 3]));
-    conforms(&[3, 2], &[1, 3], &[0, 3, 1, 4, 2, 5], || counted(&[2, 3]).t().expect("rank 2"));
+    conforms(&[3, 2], &[1, 3], &[0, 3, 1, 4, 2, 5], || counted(&[2, 3]).t().expect("2-d"));
     conforms(&[2, 2], &[3, 1], &[1, 2, 4, 5], || {
         counted(&[2, 3]).narrow(1, 1, 2).expect("in bounds")
     });

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{import, other_rank};
+use crate::common::{import, other_ndim};
 use dlbridge::{Access, Device, Flags, Tensor, TensorRef};
 use dlbridge_testing::conformance::{self, Expected, Refusal};
 use dlbridge_testing::{CountingOwner, Foreign, Releases};
@@ -144,12 +144,12 @@ fn a_reader_that_ignores_the_dtype_is_found() {
 
 #[test]
 fn a_reader_says_what_it_refused() {
-    let refused = conformance::reader(|tensor| match tensor.rank() {
+    let refused = conformance::reader(|tensor| match tensor.ndim() {
         2 => Ok(tensor.view::<u8>()?.to_vec()),
-        found => Err(other_rank(2, found)),
+        found => Err(other_ndim(2, found)),
     });
-    let error = other_rank(2, 0);
-    let named = |refusal: &&Refusal| refusal.tensor == "rank 0";
+    let error = other_ndim(2, 0);
+    let named = |refusal: &&Refusal| refusal.tensor == "0-d";
     assert_eq!(refused.iter().find(named).map(|refusal| &refusal.error), Some(&error));
     assert!(refused.iter().all(|refusal| refusal.tensor != "contiguous"));
 }

@@ -283,7 +283,7 @@ fn truth_values_are_borrowed_to_c_functions() {
 }
 
 #[test]
-fn an_item_is_the_only_element_whatever_the_rank() {
+fn an_item_is_the_only_element_whatever_the_ndim() {
     let item = |shape: &[i64]| {
         let tensor = Tensor::builder(vec![4_u8; 8]).shape(shape).build::<u8>().expect("it fits");
         tensor.view::<u8>().expect("its own type").item()

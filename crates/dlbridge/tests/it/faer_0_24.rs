@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{import, is_no_matrix, other_rank, take_back};
+use crate::common::{import, is_no_matrix, other_ndim, take_back};
 use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
 use dlbridge_testing::{CountingOwner, Foreign};
@@ -167,7 +167,7 @@ fn products_over_odd_strides_are_right() {
 
 #[test]
 fn views_take_every_layout_that_others_do_not_write() {
-    let refused = conformance::reader(|tensor| match tensor.rank() {
+    let refused = conformance::reader(|tensor| match tensor.ndim() {
         1 => Ok(tensor.view_as::<ColRef<f64>>()?.iter().copied().collect()),
         _ => Ok(by_rows(tensor.view_as::<MatRef<f64>>()?)),
     });
@@ -176,14 +176,14 @@ fn views_take_every_layout_that_others_do_not_write() {
             "contiguous, shared" => assert_eq!(refusal.error, Error::SharedMemory),
             "odd address" => assert!(matches!(refusal.error, Error::Misaligned { .. })),
             other => {
-                let rank = is_no_matrix(&refusal.error);
-                assert!(rank, "{other}: {}", refusal.error);
+                let ndim = is_no_matrix(&refusal.error);
+                assert!(ndim, "{other}: {}", refusal.error);
             }
         }
     }
     let names: Vec<_> = refused.iter().map(|refusal| refusal.tensor).collect();
     assert!(!names.contains(&"reversed") && !names.contains(&"broadcast"), "{names:?}");
-    let refused = conformance::reader(|tensor| match tensor.rank() {
+    let refused = conformance::reader(|tensor| match tensor.ndim() {
         1 => Ok(tensor.copy_as::<Col<bool>>()?.iter().copied().collect()),
         _ => Ok(by_rows(tensor.copy_as::<Mat<bool>>()?.as_ref())),
     });
@@ -223,13 +223,13 @@ fn each_class_allows_its_own_borrows() {
 }
 
 #[test]
-fn another_rank_dtype_or_device_is_refused() {
+fn another_ndim_dtype_or_device_is_refused() {
     let tensor = six(&[3, 1], 0);
-    let wanted = other_rank(1, 2);
+    let wanted = other_ndim(1, 2);
     assert_eq!(tensor.view_as::<ColRef<i32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Col<i32>>().map(|_| ()), Err(wanted));
     let scalar = Tensor::scalar(1);
-    let wanted = other_rank(2, 0);
+    let wanted = other_ndim(2, 0);
     assert_eq!(scalar.view_as::<MatRef<i32>>().map(|_| ()), Err(wanted.clone()));
     assert_eq!(scalar.copy_as::<Mat<i32>>().map(|_| ()), Err(wanted));
     let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::F32 };

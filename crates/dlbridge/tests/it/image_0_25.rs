@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{import, other_extent, other_rank, take_back};
+use crate::common::{import, other_extent, other_ndim, take_back};
 use dlbridge::{
     Access, DType, Error, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
     TensorSliceMut,
@@ -149,16 +149,16 @@ fn images_take_what_a_slice_takes() {
     for name in ["column-major", "rows reversed", "broadcast", "sliding windows"] {
         assert!(matches!(error(name), Some(Error::NotContiguous { .. })), "{name}");
     }
-    assert_eq!(error("one axis"), Some(&other_rank(3, 1)));
+    assert_eq!(error("one axis"), Some(&other_ndim(3, 1)));
     let wanted = other_extent(2, 1, 2);
-    assert_eq!(error("rank 3"), Some(&wanted));
+    assert_eq!(error("3-d"), Some(&wanted));
     let refused = conformance::reader(|tensor| {
         Ok(tensor.copy_as::<ImageBuffer<Luma<f64>, Vec<f64>>>()?.into_raw())
     });
     let shape = |error: &Error| {
         matches!(
             error,
-            Error::ShapeMismatch { field: ShapeField::Rank, expected: 3, .. }
+            Error::ShapeMismatch { field: ShapeField::Ndim, expected: 3, .. }
                 | Error::ShapeMismatch { field: ShapeField::Extent { .. }, .. }
         )
     };
@@ -217,7 +217,7 @@ fn another_pixel_type_is_refused() {
     let wanted = Error::DTypeMismatch { found: DType::U8, expected: DType::U16 };
     assert_eq!(tensor.view_as::<ImageBuffer<Rgb<u16>, &[u16]>>().map(|_| ()), Err(wanted));
     let gray = Tensor::from([0_u8; 4]);
-    let wanted = other_rank(3, 1);
+    let wanted = other_ndim(3, 1);
     assert_eq!(gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().map(|_| ()), Err(wanted));
     let builder = Tensor::builder([0_u8; 0]).shape(&[1 << 32, 0, 3]);
     let wide = builder.build::<u8>().expect("no elements");

@@ -1,7 +1,7 @@
 //! `nalgebra` 0.35, both ways. Layouts that only foreign descriptors have come from the suite.
 #![allow(unsafe_code, reason = "the unchecked forms are tested too")]
 
-use crate::common::{import, is_no_matrix, other_extent, other_rank, take_back};
+use crate::common::{import, is_no_matrix, other_extent, other_ndim, take_back};
 use dlbridge::nalgebra_0_35::Transposed;
 use dlbridge::{Access, DType, Error, Tensor, TensorMut, TensorRef};
 use dlbridge_testing::conformance::{self, Expected};
@@ -180,7 +180,7 @@ fn a_row_major_tensor_is_viewed_as_its_transpose() {
     assert_eq!(refused, Err(other_extent(1, 2, 3)));
     let vector = Tensor::from(SIX);
     let refused = vector.view_as::<Transposed<DVectorView<i32>>>().map(|_| ());
-    assert_eq!(refused, Err(other_rank(2, 1)));
+    assert_eq!(refused, Err(other_ndim(2, 1)));
 }
 
 /// The elements of a matrix in row-major order, each asked for by its index.
@@ -193,7 +193,7 @@ fn by_rows<T: Scalar + Copy, S: RawStorage<T, Dyn, C>, C: Dim>(
 
 #[test]
 fn views_take_columns_that_nobody_writes() {
-    let refused = conformance::reader(|tensor| match tensor.rank() {
+    let refused = conformance::reader(|tensor| match tensor.ndim() {
         1 => Ok(by_rows(&tensor.view_as::<DVectorView<f64>>()?)),
         _ => {
             let view = tensor.view_as::<DMatrixView<f64>>()?;
@@ -215,7 +215,7 @@ fn views_take_columns_that_nobody_writes() {
         let wanted = match refusal.tensor {
             "odd address" => matches!(refusal.error, Error::Misaligned { .. }),
             "contiguous, shared" => refusal.error == Error::SharedMemory,
-            "rank 0" | "rank 0, null lists" | "rank 3" | "rank 9" | "no elements, odd strides" => {
+            "0-d" | "0-d, null lists" | "3-d" | "9-d" | "no elements, odd strides" => {
                 is_no_matrix(&refusal.error)
             }
             _ => matches!(refusal.error, Error::StrideMismatch { axis: 0, .. }),
@@ -355,7 +355,7 @@ fn each_class_allows_its_own_borrows() {
 }
 
 #[test]
-fn another_size_rank_dtype_or_device_is_refused() {
+fn another_size_ndim_dtype_or_device_is_refused() {
     let tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
     let refused = tensor.view_as::<MatrixView<i32, U3, Dyn, U1, Dyn>>().map(|_| ());
     assert_eq!(refused, Err(other_extent(0, 3, 2)));
@@ -367,9 +367,9 @@ fn another_size_rank_dtype_or_device_is_refused() {
     let wanted = Error::DTypeMismatch { found: DType::I32, expected: DType::F32 };
     assert_eq!(refused, Err(wanted));
     let refused = Tensor::from(SIX).view_as::<DMatrixView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(other_rank(2, 1)));
+    assert_eq!(refused, Err(other_ndim(2, 1)));
     let refused = Tensor::scalar(1).view_as::<DVectorView<i32>>().map(|_| ());
-    assert_eq!(refused, Err(other_rank(1, 0)));
+    assert_eq!(refused, Err(other_ndim(1, 0)));
     let device = "cuda:0".parse().expect("a name");
     let tensor = import(Foreign::new(&[2, 3], &SIX).device(device).class(Access::Exclusive));
     let refused = tensor.expect("legal").view_as::<DMatrixView<i32>>().map(|_| ());

@@ -12,7 +12,7 @@ use super::ndarray::{
     CowArray, Data, Dimension, Ix0, Ix1, Ix2, Ix3, IxDyn, ShapeBuilder, Slice, arr0, array, by_mut,
     by_ref, s,
 };
-use crate::common::{import, indices, other_rank, take_back};
+use crate::common::{import, indices, other_ndim, take_back};
 
 /// What an array has to look like as a tensor: its own pointer, shape, strides and values.
 fn looks<S: Data<Elem = i32>, D: Dimension>(array: &ArrayBase<S, D>) -> Expected<i32> {
@@ -75,7 +75,7 @@ fn counted<D: Dimension>(shape: impl ShapeBuilder<Dim = D>) -> Array<i32, D> {
 }
 
 #[test]
-fn arrays_of_every_rank_conform() {
+fn arrays_of_every_ndim_conform() {
     conforms(|| arr0(7));
     conforms(|| counted(3));
     conforms(|| counted((2, 3)));
@@ -86,9 +86,9 @@ fn arrays_of_every_rank_conform() {
 }
 
 #[test]
-fn arrays_of_dynamic_rank_conform() {
-    for rank in 0..=12 {
-        let shape: Vec<usize> = (0..rank).map(|axis| 1 + axis % 2).collect();
+fn arrays_of_dynamic_ndim_conform() {
+    for ndim in 0..=12 {
+        let shape: Vec<usize> = (0..ndim).map(|axis| 1 + axis % 2).collect();
         conforms(|| counted(IxDyn(&shape)));
     }
     conforms(|| counted(IxDyn(&[1; 64])));
@@ -96,7 +96,7 @@ fn arrays_of_dynamic_rank_conform() {
 
 #[test]
 #[should_panic(expected = "ndim: expected 0 to 64, found 65")]
-fn an_array_of_rank_65_is_no_tensor() {
+fn an_array_of_ndim_65_is_no_tensor() {
     let _ = Tensor::from(ArrayD::<u8>::zeros(IxDyn(&[1; 65])));
 }
 
@@ -161,7 +161,7 @@ fn an_array_comes_back_out_as_it_was() {
 }
 
 #[test]
-fn an_array_of_another_rank_is_not_the_owner() {
+fn an_array_of_another_ndim_is_not_the_owner() {
     let tensor = Tensor::from(array![[1, 2]]);
     let tensor = tensor.into_owner::<Array1<i32>>().expect_err("it has two axes");
     let tensor = tensor.into_owner::<ArrayD<i32>>().expect_err("it has two static axes");
@@ -355,9 +355,9 @@ fn a_view_is_the_tensors_own_memory() {
 }
 
 #[test]
-fn another_rank_is_refused() {
+fn another_ndim_is_refused() {
     let mut tensor = six(&[3, 1], 0);
-    let wanted = other_rank(1, 2);
+    let wanted = other_ndim(1, 2);
     assert_eq!(tensor.view_as::<ArrayView<i32, Ix1>>().map(drop), Err(wanted.clone()));
     assert_eq!(tensor.view_mut_as::<ArrayViewMut<i32, Ix1>>().map(drop), Err(wanted.clone()));
     assert_eq!(tensor.copy_as::<Array<i32, Ix1>>(), Err(wanted.clone()));
@@ -365,14 +365,11 @@ fn another_rank_is_refused() {
     let view = tensor.view::<i32>().expect("i32");
     assert_eq!(ArrayView::<ReadCell<i32>, Ix1>::try_from(view).map(drop), Err(wanted.clone()));
     assert_eq!(view.copy_as::<Array<i32, Ix1>>(), Err(wanted));
-    let wanted = other_rank(3, 2);
+    let wanted = other_ndim(3, 2);
     assert_eq!(ArrayView::<i32, Ix3>::try_from(&tensor).map(drop), Err(wanted.clone()));
     assert_eq!(Array::<i32, Ix3>::try_from(&tensor), Err(wanted));
-    assert_eq!(tensor.view_as::<ArrayView<i32, IxDyn>>().expect("any rank").ndim(), 2);
-    assert_eq!(
-        Tensor::scalar(1).view_as::<ArrayView<i32, Ix0>>().expect("rank 0").into_scalar(),
-        &1
-    );
+    assert_eq!(tensor.view_as::<ArrayView<i32, IxDyn>>().expect("any number of axes").ndim(), 2);
+    assert_eq!(Tensor::scalar(1).view_as::<ArrayView<i32, Ix0>>().expect("0-d").into_scalar(), &1);
 }
 
 #[test]

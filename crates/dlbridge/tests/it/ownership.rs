@@ -152,8 +152,8 @@ fn an_over_aligned_owner_stays_aligned_in_the_header() {
         }
     }
 
-    for rank in [0_usize, 1, 3, 64] {
-        let shape = vec![1; rank];
+    for ndim in [0_usize, 1, 3, 64] {
+        let shape = vec![1; ndim];
         let owner = Aligned([7; 200]);
         let mut tensor = Tensor::builder(owner).shape(&shape).build::<u8>().expect("it fits");
         assert_eq!(tensor.data_ptr().addr() % 128, 0);

@@ -212,7 +212,7 @@ fn strides_that_mean_nothing_overflow_nothing() {
 }
 
 #[test]
-fn ranks_end_where_tensors_end() {
+fn axes_end_where_tensors_end() {
     let scalar = Tensor::scalar(3_u8);
     let view = scalar.view::<u8>().expect("a byte");
     assert!(view.select(0, 0).is_err() && view.slice(0, ..).is_err() && view.flip(0).is_err());
@@ -221,10 +221,10 @@ fn ranks_end_where_tensors_end() {
     assert_eq!(view.reshape(&[]).expect("one element").to_vec(), [3]);
     let most = view.reshape(&[1; 64]).expect("as many axes as there may be");
     assert_eq!((most.view().shape().len(), most.to_vec()), (64, vec![3]));
-    assert_eq!(most.unsqueeze(64).err(), Some(DescriptorError::RankOutOfRange { ndim: 65 }.into()));
+    assert_eq!(most.unsqueeze(64).err(), Some(DescriptorError::NdimOutOfRange { ndim: 65 }.into()));
     assert_eq!(
         most.broadcast_to(&[1; 65]).err(),
-        Some(DescriptorError::RankOutOfRange { ndim: 65 }.into())
+        Some(DescriptorError::NdimOutOfRange { ndim: 65 }.into())
     );
     let backwards: Vec<usize> = (0..64).rev().collect();
     let part = most.permute(&backwards).and_then(|part| part.select(63, 0)).expect("axes of 1");

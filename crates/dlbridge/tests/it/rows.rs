@@ -1,7 +1,7 @@
 //! Walks over views by rows, axes, pieces, pairs and indices, against what `to_vec` and `get` say.
 //! Single parts are those of the fuzz target `layout`.
 
-use crate::common::{exact, indices, layouts, other_rank};
+use crate::common::{exact, indices, layouts, other_ndim};
 use dlbridge::{DType, Error, ErrorKind, Parts, Tensor, View, ViewMut, layout, match_dtype};
 use proptest::prelude::*;
 
@@ -136,7 +136,7 @@ proptest! {
         let view = view(&tensor);
         let wanted: Vec<_> = indices(&shape).into_iter().zip(view.to_vec()).collect();
         fn all<const N: usize>(view: &View<'_, i64>) -> Vec<(Vec<usize>, i64)> {
-            let indexed = view.indexed::<N>().expect("the rank");
+            let indexed = view.indexed::<N>().expect("the ndim");
             assert_eq!(indexed.len(), view.len());
             indexed.map(|(index, value)| (index.to_vec(), value)).collect()
         }
@@ -148,7 +148,7 @@ proptest! {
             _ => all::<4>(&view),
         };
         prop_assert_eq!(found, wanted);
-        prop_assert_eq!(view.indexed::<5>().err(), Some(other_rank(5, shape.len())));
+        prop_assert_eq!(view.indexed::<5>().err(), Some(other_ndim(5, shape.len())));
     }
 }
 

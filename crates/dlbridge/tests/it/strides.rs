@@ -180,16 +180,16 @@ fn elements_that_overlap_are_found_in_any_layout() {
     };
     let mut found = 0;
     for _ in 0..20_000 {
-        let rank = next(5) as usize;
-        let shape: Vec<i64> = (0..rank).map(|_| next(5)).collect();
-        let strides: Vec<i64> = (0..rank).map(|_| next(25) - 12).collect();
+        let ndim = next(5) as usize;
+        let shape: Vec<i64> = (0..ndim).map(|_| next(5)).collect();
+        let strides: Vec<i64> = (0..ndim).map(|_| next(25) - 12).collect();
         if overlaps(&shape, &strides) {
             found += 1;
             assert!(may_overlap(&shape, &strides), "{shape:?} {strides:?}");
         }
-        let (mut ordered, mut step) = (vec![0; rank], 1 + next(3));
-        let first = next(rank.max(1)) as usize;
-        for axis in (0..rank).map(|axis| (axis + first) % rank) {
+        let (mut ordered, mut step) = (vec![0; ndim], 1 + next(3));
+        let first = next(ndim.max(1)) as usize;
+        for axis in (0..ndim).map(|axis| (axis + first) % ndim) {
             ordered[axis] = if next(2) == 0 { step } else { -step };
             step *= shape[axis].max(1) + next(3);
         }

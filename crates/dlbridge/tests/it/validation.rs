@@ -7,13 +7,13 @@ use std::ptr;
 
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{
-    DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, MAX_RANK, Parts,
+    DType, DescriptorError, Device, DeviceKind, Error, ErrorKind, Flags, MAX_NDIM, Parts,
     ShapeField, Tensor, TensorRef, TypeCode,
 };
 use dlbridge_testing::Foreign;
 
 use crate::common::{
-    delete, delete_legacy, import, import_legacy, other_extent, other_length, other_rank,
+    delete, delete_legacy, import, import_legacy, other_extent, other_length, other_ndim,
 };
 
 fn pair() -> Foreign {
@@ -95,19 +95,19 @@ fn another_major_version_is_refused_before_its_body_is_read() {
 fn a_refused_tensor_without_a_deleter_is_only_refused() {
     let foreign = pair().without_deleter().ndim(-1);
     let releases = foreign.releases();
-    assert_eq!(import(foreign).map(drop), Err(DescriptorError::RankOutOfRange { ndim: -1 }.into()));
+    assert_eq!(import(foreign).map(drop), Err(DescriptorError::NdimOutOfRange { ndim: -1 }.into()));
     let foreign = pair().without_deleter().ndim(-1);
     assert_eq!(
         import_legacy(foreign).map(drop),
-        Err(DescriptorError::RankOutOfRange { ndim: -1 }.into())
+        Err(DescriptorError::NdimOutOfRange { ndim: -1 }.into())
     );
     releases.expect(0, "there is nothing to call");
 }
 
 #[test]
-fn a_rank_that_is_negative_or_too_high_is_refused() {
-    for ndim in [-1, i32::MIN, MAX_RANK as i32 + 1, i32::MAX] {
-        refused(|| pair().ndim(ndim), &DescriptorError::RankOutOfRange { ndim }.into());
+fn an_ndim_that_is_negative_or_too_high_is_refused() {
+    for ndim in [-1, i32::MIN, MAX_NDIM as i32 + 1, i32::MAX] {
+        refused(|| pair().ndim(ndim), &DescriptorError::NdimOutOfRange { ndim }.into());
     }
 }
 
@@ -285,7 +285,7 @@ fn all() -> Vec<(Error, ErrorKind)> {
         (DescriptorError::NullTensor.into(), ErrorKind::InvalidDescriptor),
         (DescriptorError::NullData { len: 2 }.into(), ErrorKind::InvalidDescriptor),
         (DescriptorError::SizeOverflow { what: "byte size" }.into(), ErrorKind::InvalidDescriptor),
-        (other_rank(2, 1), ErrorKind::Shape),
+        (other_ndim(2, 1), ErrorKind::Shape),
         (other_extent(0, 2, 1), ErrorKind::Shape),
         (other_length(2, 1), ErrorKind::Shape),
         (Error::ShapeMismatch { field: ShapeField::Size, expected: 8, found: 4 }, ErrorKind::Shape),

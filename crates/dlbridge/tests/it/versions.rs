@@ -22,12 +22,12 @@ struct Seen {
 ///
 /// A live descriptor with explicit strides.
 unsafe fn see(tensor: &DLTensor) -> Seen {
-    let rank = tensor.ndim as usize;
+    let ndim = tensor.ndim as usize;
     let list = |numbers: *const i64| -> Vec<i64> {
         // SAFETY: as many numbers as there are axes (the caller's duty).
-        (0..rank).map(|axis| unsafe { numbers.wrapping_add(axis).read() }).collect()
+        (0..ndim).map(|axis| unsafe { numbers.wrapping_add(axis).read() }).collect()
     };
-    assert!(rank == 0 || !tensor.strides.is_null(), "strides are explicit");
+    assert!(ndim == 0 || !tensor.strides.is_null(), "strides are explicit");
     Seen {
         data: tensor.data.addr(),
         device: (tensor.device.device_type.0, tensor.device.device_id),

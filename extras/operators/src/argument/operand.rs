@@ -164,8 +164,8 @@ impl<'a> Operand<'a> {
     pub(super) unsafe fn move_to(&mut self, data: *mut c_void) {
         self.data = data;
         let (shape, strides) = {
-            let rank = self.lists.len() / 2;
-            self.lists.split_at_mut(rank)
+            let ndim = self.lists.len() / 2;
+            self.lists.split_at_mut(ndim)
         };
         make_contiguous(shape, strides, 1);
     }
@@ -236,9 +236,9 @@ impl<'a> Operand<'a> {
             )));
         }
         let missing = leading.len().checked_sub(front).ok_or_else(mismatch)?;
-        let rank = leading.len() + inner.len();
-        let mut lists = Numbers::zeros(2 * rank);
-        let (extents, steps) = lists.split_at_mut(rank);
+        let ndim = leading.len() + inner.len();
+        let mut lists = Numbers::zeros(2 * ndim);
+        let (extents, steps) = lists.split_at_mut(ndim);
         extents[..leading.len()].copy_from_slice(leading);
         extents[leading.len()..].copy_from_slice(inner);
         steps[leading.len()..].copy_from_slice(&self.strides()[front..]);

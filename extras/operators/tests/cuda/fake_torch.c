@@ -10,7 +10,7 @@
 enum { ITEM = 4 };
 
 struct tensor {
-    int64_t rank;
+    int64_t ndim;
     int64_t sizes[4], strides[4];
     int32_t dtype, device, index;
     void *data;
@@ -80,7 +80,7 @@ kernel *find(const char *key, const char *name)
         *to = tensor->field;                                                                                           \
         return 0;                                                                                                      \
     }
-GET(aoti_torch_get_dim, int64_t, rank)
+GET(aoti_torch_get_dim, int64_t, ndim)
 GET(aoti_torch_get_sizes, int64_t *, sizes)
 GET(aoti_torch_get_strides, int64_t *, strides)
 GET(aoti_torch_get_dtype, int32_t, dtype)
@@ -89,17 +89,17 @@ GET(aoti_torch_get_device_index, int32_t, index)
 GET(torch_get_const_data_ptr, void *, data)
 GET(torch_get_mutable_data_ptr, void *, data)
 
-int aoti_torch_empty_strided(int64_t rank, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
+int aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device,
                              int32_t index, struct tensor **made)
 {
     struct tensor *tensor = calloc(1, sizeof *tensor);
     int64_t count = 1;
-    for (int64_t axis = 0; axis < rank; axis++) {
+    for (int64_t axis = 0; axis < ndim; axis++) {
         tensor->sizes[axis] = sizes[axis];
         tensor->strides[axis] = strides[axis];
         count *= sizes[axis];
     }
-    tensor->rank = rank, tensor->dtype = dtype, tensor->device = device, tensor->index = index;
+    tensor->ndim = ndim, tensor->dtype = dtype, tensor->device = device, tensor->index = index;
     tensor->data = calloc(count + 1, 8);
     live++;
     *made = tensor;
@@ -128,12 +128,12 @@ int aoti_torch_copy_(struct tensor *to, struct tensor *from, int32_t non_blockin
     void *context = NULL, *primary = (void *)(uintptr_t)(0xc000 + to->index);
     int is_pushed = !current(&context) && !context && !push(primary), failed = 0;
     int64_t count = 1;
-    for (int64_t axis = 0; axis < to->rank; axis++)
+    for (int64_t axis = 0; axis < to->ndim; axis++)
         count *= to->sizes[axis];
     for (int64_t at = 0; at < count && !failed; at++) {
         int64_t rest = at, own = 0, other = 0;
-        for (int64_t axis = to->rank; axis--; rest /= to->sizes[axis]) {
-            int64_t index = rest % to->sizes[axis], behind = axis + from->rank - to->rank;
+        for (int64_t axis = to->ndim; axis--; rest /= to->sizes[axis]) {
+            int64_t index = rest % to->sizes[axis], behind = axis + from->ndim - to->ndim;
             own += index * to->strides[axis];
             if (behind >= 0 && from->sizes[behind] != 1)
                 other += index * from->strides[behind];

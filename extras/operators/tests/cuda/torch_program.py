@@ -16,7 +16,7 @@ message = (C.c_char * 1024).in_dll(torch, "message")
 
 class Tensor(C.Structure):
     _fields_ = (
-        ("rank", i64),
+        ("ndim", i64),
         ("sizes", i64 * 4),
         ("strides", i64 * 4),
         ("dtype", i32),
@@ -34,10 +34,10 @@ assert promised >> 48 == 0x020F, "kernels are those of a PyTorch that was tested
 
 def tensor(memory, shape, strides=None, device=(CUDA, 0), dtype=FLOAT):
     """A handle that the kernel owns."""
-    made, rank = C.POINTER(Tensor)(), len(shape)
-    steps = strides or [math.prod(shape[at + 1 :]) for at in range(rank)]
-    lists = (i64 * rank)(*shape), (i64 * rank)(*steps)
-    torch.aoti_torch_empty_strided(i64(rank), *lists, dtype, *device, C.byref(made))
+    made, ndim = C.POINTER(Tensor)(), len(shape)
+    steps = strides or [math.prod(shape[at + 1 :]) for at in range(ndim)]
+    lists = (i64 * ndim)(*shape), (i64 * ndim)(*steps)
+    torch.aoti_torch_empty_strided(i64(ndim), *lists, dtype, *device, C.byref(made))
     made.contents.data = C.addressof(memory)
     return C.addressof(made.contents)
 

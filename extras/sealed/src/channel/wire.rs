@@ -212,9 +212,9 @@ fn entry(bytes: &mut &[u8], place: Range<usize>) -> Result<Option<Entry>, Error>
         *bytes = rest;
         let [code, bits] = take(bytes)?;
         let lanes = u16::from_ne_bytes(take(bytes)?);
-        let [rank] = take(bytes)?;
+        let [ndim] = take(bytes)?;
         let shape: Option<Vec<i64>> =
-            (0..rank).map(|_| take(bytes).map(i64::from_ne_bytes)).collect();
+            (0..ndim).map(|_| take(bytes).map(i64::from_ne_bytes)).collect();
         let offset = u64::from_ne_bytes(take(bytes)?);
         Some((name, DType { code: TypeCode(code), bits, lanes }, shape?, offset))
     };

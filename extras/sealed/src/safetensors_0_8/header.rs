@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 
-use dlbridge::{DType, Error, MAX_RANK};
+use dlbridge::{DType, Error, MAX_NDIM};
 use safetensors::tensor::Dtype;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -184,8 +184,8 @@ pub(super) fn shards(json: &[u8]) -> Result<BTreeMap<String, String>, String> {
 ///
 /// A message for a shape that the format cannot have, and for a last byte that is not full.
 pub(crate) fn size(dtype: DType, shape: &[i64]) -> Result<usize, String> {
-    if shape.len() > MAX_RANK {
-        return Err(format!("expected at most {MAX_RANK} axes, found {}", shape.len()));
+    if shape.len() > MAX_NDIM {
+        return Err(format!("expected at most {MAX_NDIM} axes, found {}", shape.len()));
     }
     // In their order, whether or not one is 0, as the format's own library does it.
     let count = shape

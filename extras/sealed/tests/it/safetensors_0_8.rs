@@ -82,7 +82,7 @@ fn tensors_of_a_file_conform() {
     });
     conformance::owner(|| {
         let file = Archive::new(one("BOOL", "[]", &[2])).expect("a file");
-        (file.tensor("x").expect("rank 0"), Expected::new(&[], &[true]).read_only())
+        (file.tensor("x").expect("0-d"), Expected::new(&[], &[true]).read_only())
     });
     conformance::owner(|| {
         let file = Archive::new(one("I64", "[3,0]", &[])).expect("a file");

@@ -48,7 +48,7 @@ fn call_five(
 }
 
 #[pyfunction]
-fn call_rank_five(x: PyReadonlyArray5<'_, f64>) -> f64 {
+fn call_five_axes(x: PyReadonlyArray5<'_, f64>) -> f64 {
     x.as_array().sum()
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nothing, module)?)?;
     module.add_function(wrap_pyfunction!(call_list, module)?)?;
     module.add_function(wrap_pyfunction!(call_five, module)?)?;
-    module.add_function(wrap_pyfunction!(call_rank_five, module)?)?;
+    module.add_function(wrap_pyfunction!(call_five_axes, module)?)?;
     module.add_function(wrap_pyfunction!(ignore, module)?)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(call_one_unchecked, module)?)?;

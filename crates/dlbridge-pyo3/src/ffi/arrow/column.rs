@@ -2,7 +2,7 @@
 //! Calling the producer belongs to `import`.
 //! Invariant: an index is within the length that the array reports, on every level.
 
-use dlbridge::{DType, Device, MAX_RANK, layout};
+use dlbridge::{DType, Device, MAX_NDIM, layout};
 use pyo3::prelude::*;
 
 use super::{Array, ArrowArray, Schema, released};
@@ -72,7 +72,7 @@ impl Unparsed {
                 return Ok(Self { dtype, levels, extents, tensor });
             }
             match arrow::list_size_of(&format) {
-                Some(size) if extents.len() < MAX_RANK => {
+                Some(size) if extents.len() < MAX_NDIM => {
                     levels.push(Level::List(size));
                     extents.push(size);
                 }

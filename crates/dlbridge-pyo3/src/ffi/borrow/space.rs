@@ -16,7 +16,7 @@ use crate::Error;
 use crate::release::Owner;
 
 /// The axes that a space has room for.
-const RANK: usize = 4;
+const NDIM: usize = 4;
 
 /// The unused spaces that a thread keeps.
 const KEPT: usize = 32;
@@ -25,8 +25,8 @@ const KEPT: usize = 32;
 struct Space {
     /// First, so that a space is found by it.
     descriptor: MaybeUninit<DLTensor>,
-    shape: [i64; RANK],
-    strides: [i64; RANK],
+    shape: [i64; NDIM],
+    strides: [i64; NDIM],
     /// What keeps the memory alive.
     object: Option<Owner<Py<PyAny>>>,
     /// Of unused spaces: the next one, and how many there are with this one.
@@ -66,7 +66,7 @@ impl Space {
     fn new() -> Box<Self> {
         // A thread that ends has no list any more.
         let _ = END.try_with(|_| ());
-        let (descriptor, [shape, strides]) = (MaybeUninit::uninit(), [[0; RANK]; 2]);
+        let (descriptor, [shape, strides]) = (MaybeUninit::uninit(), [[0; NDIM]; 2]);
         Box::new(Self { descriptor, shape, strides, object: None, next: None, count: 0 })
     }
 
@@ -94,12 +94,12 @@ pub(super) unsafe fn tensor(
     tensor: &DLTensor,
     flags: Flags,
 ) -> Option<Tensor> {
-    let rank = usize::try_from(tensor.ndim).ok().filter(|&rank| rank <= RANK)?;
-    if rank != 0 && (tensor.shape.is_null() || tensor.strides.is_null()) {
+    let ndim = usize::try_from(tensor.ndim).ok().filter(|&ndim| ndim <= NDIM)?;
+    if ndim != 0 && (tensor.shape.is_null() || tensor.strides.is_null()) {
         return None;
     }
     let mut space = Space::take();
-    for axis in 0..rank {
+    for axis in 0..ndim {
         // SAFETY: not null, so as many extents as axes (T2).
         space.shape[axis] = unsafe { tensor.shape.wrapping_add(axis).read() };
         // SAFETY: the same of strides (T2).

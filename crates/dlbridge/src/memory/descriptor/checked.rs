@@ -61,9 +61,9 @@ impl<'a> Checked<'a> {
     #[inline(always)]
     pub(crate) unsafe fn described(tensor: &DLTensor, access: Access, flags: Flags) -> Self {
         // SAFETY: `ndim` numbers (checked), alive for `'a` (the caller's duty).
-        let shape = unsafe { list(tensor.shape, rank(tensor)) };
+        let shape = unsafe { list(tensor.shape, ndim(tensor)) };
         // SAFETY: the same.
-        let strides = unsafe { list(tensor.strides, rank(tensor)) };
+        let strides = unsafe { list(tensor.strides, ndim(tensor)) };
         // SAFETY: measured by validation, or before the descriptor was written (the caller's duty; R1).
         let layout = unsafe { Layout::again(shape, strides, dtype(tensor), flags) };
         // SAFETY: the caller's duty.
@@ -209,9 +209,9 @@ pub(crate) fn describe(checked: &Checked<'_>) -> DLTensor {
     }
 }
 
-/// The rank of a descriptor. A negative rank becomes a large one.
+/// The ndim of a descriptor. A negative ndim becomes a large one.
 #[inline(always)]
-pub(crate) fn rank(tensor: &DLTensor) -> usize {
+pub(crate) fn ndim(tensor: &DLTensor) -> usize {
     tensor.ndim as u32 as usize
 }
 
@@ -219,12 +219,12 @@ pub(crate) fn rank(tensor: &DLTensor) -> usize {
 ///
 /// # Safety
 ///
-/// There are `rank` numbers, alive and unchanged for `'a`. Of rank 0, they may be anywhere.
+/// There are `ndim` numbers, alive and unchanged for `'a`. Of ndim 0, they may be anywhere.
 #[inline(always)]
-pub(crate) unsafe fn list<'a>(numbers: *const i64, rank: usize) -> &'a [i64] {
-    let numbers = if rank == 0 { NonNull::dangling().as_ptr() } else { numbers };
+pub(crate) unsafe fn list<'a>(numbers: *const i64, ndim: usize) -> &'a [i64] {
+    let numbers = if ndim == 0 { NonNull::dangling().as_ptr() } else { numbers };
     // SAFETY: the caller's duty.
-    unsafe { slice::from_raw_parts(numbers, rank) }
+    unsafe { slice::from_raw_parts(numbers, ndim) }
 }
 
 /// Where the elements of a descriptor are.
@@ -289,7 +289,7 @@ impl Checked<'_> {
     ///
     /// # Panics
     ///
-    /// If there is no space for as many axes as [`Cut::rank`] says.
+    /// If there is no space for as many axes as [`Cut::ndim`] says.
     #[inline]
     pub(crate) fn part_in<'l>(
         &self,

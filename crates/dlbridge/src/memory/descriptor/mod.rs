@@ -15,7 +15,7 @@ pub(crate) use self::checked::Checked;
 // A checked description of borrowed memory, with its own shape and strides, or with those that are
 // borrowed with it (R1, R2).
 
-/// Describes memory that is borrowed for `'a`. No heap up to rank 8.
+/// Describes memory that is borrowed for `'a`. No heap up to 8 axes.
 pub(crate) struct Borrowed<'a> {
     layout: Extents<'a>,
     memory: Memory,

@@ -5,7 +5,7 @@ use dlbridge_sys::DLTensor;
 
 use super::checked::{self, Checked, device, dtype, memory};
 use crate::layout::{self, Dims, Layout, Size, small};
-use crate::{Access, DescriptorError, Error, Flags, MAX_RANK};
+use crate::{Access, DescriptorError, Error, Flags, MAX_NDIM};
 
 /// Validates a descriptor, and returns a checked one of class [`Access::IMPORTED`]. `room` gets contiguous strides for a
 /// descriptor that has none (null strides, from older producers).
@@ -47,29 +47,29 @@ pub(crate) unsafe fn is_ordinary(tensor: &DLTensor) -> bool {
     if !is_plain {
         return false;
     }
-    // The usual ranks, without loops.
-    match checked::rank(tensor) {
+    // The usual numbers of axes, without loops.
+    match checked::ndim(tensor) {
         // SAFETY: the caller's duty: this is `ndim`.
         1 => unsafe { is_small(tensor, 1) },
         // SAFETY: the same.
         2 => unsafe { is_small(tensor, 2) },
-        rank if rank > small::RANK => false,
+        ndim if ndim > small::NDIM => false,
         // SAFETY: the same.
-        rank => unsafe { is_small(tensor, rank) },
+        ndim => unsafe { is_small(tensor, ndim) },
     }
 }
 
-/// Whether a descriptor of this rank has a shape and strides that are small.
+/// Whether a descriptor of this ndim has a shape and strides that are small.
 ///
 /// # Safety
 ///
 /// As for [`validate`].
 #[inline(always)]
-unsafe fn is_small(tensor: &DLTensor, rank: usize) -> bool {
-    // SAFETY: null, or `rank` numbers (the caller's duty).
-    let shape = unsafe { list(tensor.shape, rank) };
+unsafe fn is_small(tensor: &DLTensor, ndim: usize) -> bool {
+    // SAFETY: null, or `ndim` numbers (the caller's duty).
+    let shape = unsafe { list(tensor.shape, ndim) };
     // SAFETY: the same.
-    let strides = unsafe { list(tensor.strides, rank) };
+    let strides = unsafe { list(tensor.strides, ndim) };
     let lists = shape.zip(strides);
     lists.is_some_and(|(shape, strides)| Layout::small(shape, strides, dtype(tensor)).is_some())
 }
@@ -87,17 +87,17 @@ pub(crate) unsafe fn validate_any<'a>(
     room: &'a mut Option<Dims>,
 ) -> Result<Checked<'a>, Error> {
     let ndim = tensor.ndim;
-    let rank = match usize::try_from(ndim) {
-        Ok(rank) if rank <= MAX_RANK => rank,
-        _ => return Err(DescriptorError::RankOutOfRange { ndim }.into()),
+    let axes = match usize::try_from(ndim) {
+        Ok(axes) if axes <= MAX_NDIM => axes,
+        _ => return Err(DescriptorError::NdimOutOfRange { ndim }.into()),
     };
-    // SAFETY: `rank` is `ndim`, and the rest is the caller's duty.
-    let Some(shape) = (unsafe { list(tensor.shape, rank) }) else {
+    // SAFETY: `axes` is `ndim`, and the rest is the caller's duty.
+    let Some(shape) = (unsafe { list(tensor.shape, axes) }) else {
         return Err(DescriptorError::NullShape { ndim }.into());
     };
     // SAFETY: the same.
-    let strides = unsafe { list(tensor.strides, rank) }.unwrap_or_else(|| {
-        let strides = room.insert(Dims::zeros(rank));
+    let strides = unsafe { list(tensor.strides, axes) }.unwrap_or_else(|| {
+        let strides = room.insert(Dims::zeros(axes));
         layout::contiguous_strides(shape, strides);
         strides
     });
@@ -111,12 +111,12 @@ pub(crate) unsafe fn validate_any<'a>(
 ///
 /// # Safety
 ///
-/// A pointer that is not null points to `rank` numbers that stay for `'a`.
+/// A pointer that is not null points to `ndim` numbers that stay for `'a`.
 #[inline]
-unsafe fn list<'a>(numbers: *const i64, rank: usize) -> Option<&'a [i64]> {
-    let is_there = rank == 0 || !numbers.is_null();
-    // SAFETY: not null, unless of rank 0; the rest is the caller's duty.
-    is_there.then(|| unsafe { checked::list(numbers, rank) })
+unsafe fn list<'a>(numbers: *const i64, ndim: usize) -> Option<&'a [i64]> {
+    let is_there = ndim == 0 || !numbers.is_null();
+    // SAFETY: not null, unless of ndim 0; the rest is the caller's duty.
+    is_there.then(|| unsafe { checked::list(numbers, ndim) })
 }
 
 /// Checks that every element has an address.
@@ -192,8 +192,8 @@ mod tests {
         /// everything that it is meant for.
         #[test]
         fn both_ways_agree(
-            (shape, strides) in (0..4_usize).prop_flat_map(|rank| {
-                (prop::collection::vec(number(), rank), prop::collection::vec(number(), rank))
+            (shape, strides) in (0..4_usize).prop_flat_map(|ndim| {
+                (prop::collection::vec(number(), ndim), prop::collection::vec(number(), ndim))
             }),
             address in address(),
             (code, bits, lanes) in (0..9_u8, prop::sample::select(vec![0, 4, 8, 12, 32, 128, 255]), 0..3_u16),

@@ -11,12 +11,12 @@ use dlbridge_sys::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 
 use super::Handle;
 use super::abi::Abi;
-use super::header::{self, Header, LENT, LENT_AT, LENT_RANK, Lent, Owns};
+use super::header::{self, Header, LENT, LENT_AT, LENT_NDIM, Lent, Owns};
 use super::metadata::{Metadata, Origin};
 use crate::layout::{Layout, Lists};
 use crate::memory::descriptor::Borrowed;
 use crate::memory::descriptor::checked::{Checked, Memory, describe};
-use crate::{DescriptorError, Error, Flags, MAX_RANK};
+use crate::{DescriptorError, Error, Flags, MAX_NDIM};
 
 impl Handle {
     /// Moves an owner into a header that exports what `describe` says.
@@ -29,17 +29,17 @@ impl Handle {
     pub(crate) unsafe fn export<O: Send + 'static>(
         owner: O,
         owns: Owns,
-        rank: usize,
+        ndim: usize,
         describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
-        if rank > MAX_RANK {
-            return Err(DescriptorError::RankOutOfRange {
-                ndim: rank.try_into().unwrap_or(i32::MAX),
+        if ndim > MAX_NDIM {
+            return Err(DescriptorError::NdimOutOfRange {
+                ndim: ndim.try_into().unwrap_or(i32::MAX),
             }
             .into());
         }
         // SAFETY: the caller's duty.
-        let (header, metadata) = unsafe { header::allocate(owner, owns, rank, describe) }?;
+        let (header, metadata) = unsafe { header::allocate(owner, owns, ndim, describe) }?;
         Ok(Self { tensor: header::tensor_of(header), metadata })
     }
 
@@ -52,11 +52,11 @@ impl Handle {
     pub(crate) unsafe fn export_within<O: Send + 'static>(
         place: NonNull<u8>,
         owner: O,
-        rank: usize,
+        ndim: usize,
         describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's duty.
-        let (header, metadata) = unsafe { header::within(place, owner, rank, describe) }?;
+        let (header, metadata) = unsafe { header::within(place, owner, ndim, describe) }?;
         Ok(Self { tensor: header::tensor_of(header), metadata })
     }
 
@@ -198,7 +198,7 @@ pub(crate) unsafe fn lend(
     checked: &Checked<'_>,
 ) -> Option<NonNull<DLManagedTensorVersioned>> {
     let (shape, strides) = (checked.shape(), checked.strides());
-    if shape.len() > LENT_RANK {
+    if shape.len() > LENT_NDIM {
         return None;
     }
     // SAFETY: alive, by the caller's duty; no consumer writes the mark (R6).

@@ -34,7 +34,7 @@ pub(crate) struct Header {
     /// Drops the owner and frees the header.
     destroy: DestroyFn,
     owner_type: TypeId,
-    rank: u32,
+    ndim: u32,
     /// The number of handles. An exported one counts until its deleter is called.
     handles: AtomicU32,
     /// Whether a consumer has `lent`.
@@ -76,8 +76,8 @@ struct Owned<O> {
 }
 
 /// Where shape and strides start, and the layout of the whole.
-fn allocation<O>(rank: usize) -> (Layout, usize) {
-    let numbers = Layout::array::<i64>(2 * rank).expect("ranks are small");
+fn allocation<O>(ndim: usize) -> (Layout, usize) {
+    let numbers = Layout::array::<i64>(2 * ndim).expect("ndim is small");
     Layout::new::<Owned<O>>().extend(numbers).expect("headers are small")
 }
 
@@ -93,21 +93,21 @@ fn allocation<O>(rank: usize) -> (Layout, usize) {
 pub(crate) unsafe fn allocate<O: Send + 'static>(
     owner: O,
     owns: Owns,
-    rank: usize,
+    ndim: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Metadata), Error> {
-    let (layout, _) = allocation::<O>(rank);
+    let (layout, _) = allocation::<O>(ndim);
     // SAFETY: a header is never of size 0 (R7).
     let start = unsafe { alloc(layout) };
     let Some(header) = NonNull::new(start.cast::<Header>()) else { handle_alloc_error(layout) };
     // SAFETY: fresh memory of this layout, which `destroy` frees (R7); the rest is the caller's duty.
-    unsafe { fill(header, owner, owns.destroys::<O>(), rank, describe) }
+    unsafe { fill(header, owner, owns.destroys::<O>(), ndim, describe) }
 }
 
 /// The bytes of a header for an owner of type `O`, with its lists.
 #[must_use]
-pub const fn room<O>(rank: usize) -> usize {
-    size_of::<Owned<O>>().next_multiple_of(align_of::<i64>()) + 2 * rank * size_of::<i64>()
+pub const fn room<O>(ndim: usize) -> usize {
+    size_of::<Owned<O>>().next_multiple_of(align_of::<i64>()) + 2 * ndim * size_of::<i64>()
 }
 
 /// As [`allocate`], in memory of the owner's own.
@@ -120,32 +120,32 @@ pub const fn room<O>(rank: usize) -> usize {
 pub(crate) unsafe fn within<O: Send + 'static>(
     place: NonNull<u8>,
     owner: O,
-    rank: usize,
+    ndim: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Metadata), Error> {
     // SAFETY: memory of this layout, which the owner frees (the caller's duty).
-    unsafe { fill(place.cast(), owner, destroy_within::<O>, rank, describe) }
+    unsafe { fill(place.cast(), owner, destroy_within::<O>, ndim, describe) }
 }
 
 /// # Safety
 ///
-/// As for [`allocate`]; `header` is memory of the layout for `O` and this rank, which `destroy` frees.
+/// As for [`allocate`]; `header` is memory of the layout for `O` and this ndim, which `destroy` frees.
 #[inline(always)]
 unsafe fn fill<O: Send + 'static>(
     header: NonNull<Header>,
     owner: O,
     destroy: DestroyFn,
-    rank: usize,
+    ndim: usize,
     describe: impl for<'l> FnOnce(&mut O, Lists<'l>) -> Result<(Measured<'l>, Memory), Error>,
 ) -> Result<(NonNull<Header>, Metadata), Error> {
-    let (start, (_, numbers_at)) = (header.as_ptr().cast::<u8>(), allocation::<O>(rank));
+    let (start, (_, numbers_at)) = (header.as_ptr().cast::<u8>(), allocation::<O>(ndim));
     let content = Owned {
         header: Header {
             descriptor: MaybeUninit::uninit(),
             lent: UnsafeCell::new(MaybeUninit::uninit()),
             destroy,
             owner_type: TypeId::of::<O>(),
-            rank: rank as u32,
+            ndim: ndim as u32,
             handles: AtomicU32::new(1),
             is_lent: AtomicBool::new(false),
         },
@@ -158,13 +158,13 @@ unsafe fn fill<O: Send + 'static>(
     let guard = Guard(header);
     // SAFETY: the lists' place within the allocation, as `allocation` laid it out (R7).
     let shape_at = unsafe { start.add(numbers_at) }.cast::<i64>();
-    // SAFETY: `2 * rank` numbers fit there (R7).
-    unsafe { shape_at.write_bytes(0, 2 * rank) };
+    // SAFETY: `2 * ndim` numbers fit there (R7).
+    unsafe { shape_at.write_bytes(0, 2 * ndim) };
     // SAFETY: the same.
-    let strides_at = unsafe { shape_at.add(rank) };
+    let strides_at = unsafe { shape_at.add(ndim) };
     // SAFETY: written just now, and not shared (R7).
-    let numbers = unsafe { slice::from_raw_parts_mut(shape_at, 2 * rank) };
-    let (shape, strides) = numbers.split_at_mut(rank);
+    let numbers = unsafe { slice::from_raw_parts_mut(shape_at, 2 * ndim) };
+    let (shape, strides) = numbers.split_at_mut(ndim);
     // SAFETY: written above; this borrow is the only one (R7).
     let owner = unsafe { &mut *owner_of::<O>(header) };
     let (measured, memory) = describe(owner, Lists::new(shape, strides))?;
@@ -243,9 +243,9 @@ struct Free<O>(NonNull<Owned<O>>);
 impl<O> Drop for Free<O> {
     fn drop(&mut self) {
         // SAFETY: the header is alive until this line; no reference is made to the owner (R6).
-        let rank = unsafe { (*self.0.as_ptr()).header.rank };
-        let (layout, _) = allocation::<O>(rank as usize);
-        // SAFETY: allocated with this layout: `rank` is out of a consumer's reach (R6).
+        let ndim = unsafe { (*self.0.as_ptr()).header.ndim };
+        let (layout, _) = allocation::<O>(ndim as usize);
+        // SAFETY: allocated with this layout: `ndim` is out of a consumer's reach (R6).
         unsafe { dealloc(self.0.as_ptr().cast(), layout) };
     }
 }
@@ -441,12 +441,12 @@ pub(super) unsafe extern "C" fn delete<A: Abi>(tensor: *mut A) {
 #[repr(C)]
 pub(super) struct Lent {
     pub(super) managed: DLManagedTensorVersioned,
-    pub(super) shape: [i64; LENT_RANK],
-    pub(super) strides: [i64; LENT_RANK],
+    pub(super) shape: [i64; LENT_NDIM],
+    pub(super) strides: [i64; LENT_NDIM],
 }
 
-/// The highest rank of a descriptor that is lent.
-pub(super) const LENT_RANK: usize = 4;
+/// The highest ndim of a descriptor that is lent.
+pub(super) const LENT_NDIM: usize = 4;
 
 /// The offset of [`Header::lent`].
 pub(super) const LENT_AT: usize = std::mem::offset_of!(Header, lent);

@@ -379,9 +379,9 @@ impl Handle {
     /// There is a header, and the class is not exclusive.
     pub(crate) unsafe fn shared_part(&self, cut: Cut<'_>) -> Result<Self, Error> {
         let checked = self.checked();
-        let rank = cut.rank(checked.shape().len());
+        let ndim = cut.ndim(checked.shape().len());
         // SAFETY: the caller's duty; elements of this handle's (R1).
-        unsafe { self.shared(rank, |lists| checked.part_in(lists, cut)) }
+        unsafe { self.shared(ndim, |lists| checked.part_in(lists, cut)) }
     }
 
     /// The same at one index of the first axis, compiled by itself.
@@ -395,9 +395,9 @@ impl Handle {
     /// As for [`shared_part`](Self::shared_part).
     pub(crate) unsafe fn shared_row(&self, index: usize) -> Result<Self, Error> {
         let checked = self.checked();
-        let rank = checked.shape().len().saturating_sub(1);
+        let ndim = checked.shape().len().saturating_sub(1);
         // SAFETY: the caller's duty; elements of this handle's (R1).
-        unsafe { self.shared(rank, |lists| checked.row_in(lists, index)) }
+        unsafe { self.shared(ndim, |lists| checked.row_in(lists, index)) }
     }
 
     /// # Safety
@@ -406,7 +406,7 @@ impl Handle {
     #[inline(always)]
     unsafe fn shared(
         &self,
-        rank: usize,
+        ndim: usize,
         describe: impl for<'l> FnOnce(Lists<'l>) -> Result<(Layout<'l>, Memory), Error>,
     ) -> Result<Self, Error> {
         let inner = self.inner();
@@ -417,7 +417,7 @@ impl Handle {
         let whole = unsafe { whole.another() };
         // SAFETY: elements of this handle's (R1), of their class (R4), kept alive by `whole` (R2).
         let mut part =
-            unsafe { Self::export(whole, Owns::Anything, rank, |_, lists| describe(lists)) }?;
+            unsafe { Self::export(whole, Owns::Anything, ndim, |_, lists| describe(lists)) }?;
         part.metadata = part.metadata.with_memory_of(self.metadata);
         Ok(part)
     }

@@ -215,7 +215,7 @@ pub fn is_borrowed(tensor: &Tensor) -> bool {
 /// # Safety
 ///
 /// As for [`from_owner_raw`]. The owner has `place`, wherever it is moved: [`room`] bytes for the
-/// tensor's rank, aligned as a `u64`, used by no other code, and freed when it is dropped. It is
+/// tensor's ndim, aligned as a `u64`, used by no other code, and freed when it is dropped. It is
 /// never taken out ([`Tensor::into_owner`]).
 ///
 /// # Errors

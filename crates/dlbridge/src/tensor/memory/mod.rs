@@ -53,7 +53,7 @@ impl Tensor {
     /// # Errors
     ///
     /// What validation rejects, each naming the field: a null pointer, another major version, a
-    /// rank out of range, a null shape, a negative extent, sizes that overflow, an impossible
+    /// ndim out of range, a null shape, a negative extent, sizes that overflow, an impossible
     /// dtype, null data where there are elements, an address outside the address space.
     #[inline]
     pub unsafe fn from_raw<A: ManagedTensor>(tensor: *mut A) -> Result<Self, Error> {
@@ -282,7 +282,7 @@ unsafe fn export_at<O: Send + 'static>(
     let memory = placement.memory(data, device, flags)?;
     // SAFETY: the caller's duty.
     unsafe {
-        Handle::export(owner, Owns::Anything, placement.rank(), |_, lists| {
+        Handle::export(owner, Owns::Anything, placement.ndim(), |_, lists| {
             Ok((lists.copy(placement.layout), memory))
         })
     }
@@ -430,12 +430,12 @@ impl Tensor {
         G: Deref<Target: 'static> + Send + 'static,
         for<'a> TensorRef<'a>: From<&'a G::Target>,
     {
-        let rank = TensorRef::from(&*guard).rank();
+        let ndim = TensorRef::from(&*guard).ndim();
         // SAFETY: borrowed from the owner at its final address, which is not used again before it is dropped.
         // The conversion holds for a borrow of any lifetime, so also for this one (R2). Others may borrow the
         // same array: a `TensorRef` is frozen at most (R4).
         let handle = unsafe {
-            Handle::export(guard, Owns::Anything, rank, |guard, lists| {
+            Handle::export(guard, Owns::Anything, ndim, |guard, lists| {
                 Ok(lent(TensorRef::from(&**guard).checked(), lists))
             })
         };
@@ -473,10 +473,10 @@ impl Tensor {
         G: DerefMut<Target: 'static> + Send + 'static,
         for<'a> TensorMut<'a>: From<&'a mut G::Target>,
     {
-        let rank = TensorMut::from(&mut *guard).rank();
+        let ndim = TensorMut::from(&mut *guard).ndim();
         // SAFETY: as in `from_guard`, of a unique borrow (R2, R4).
         let handle = unsafe {
-            Handle::export(guard, Owns::Anything, rank, |guard, lists| {
+            Handle::export(guard, Owns::Anything, ndim, |guard, lists| {
                 let borrowed = TensorMut::from(&mut **guard);
                 // Of this borrow, since `deref_mut` of a guard may return another array each time.
                 if borrowed.dtype().code == TypeCode::BOOL {

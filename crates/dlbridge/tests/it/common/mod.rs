@@ -127,9 +127,9 @@ pub(crate) fn exact(shape: &[i64], strides: &[i64]) -> Tensor {
     builder.offset(span.low.unsigned_abs()).build::<i64>().expect("exactly what it reaches")
 }
 
-/// The error for a tensor of another rank.
-pub(crate) fn other_rank(expected: usize, found: usize) -> Error {
-    Error::ShapeMismatch { field: ShapeField::Rank, expected, found }
+/// The error for a tensor of another number of axes.
+pub(crate) fn other_ndim(expected: usize, found: usize) -> Error {
+    Error::ShapeMismatch { field: ShapeField::Ndim, expected, found }
 }
 
 /// The error for an axis of another extent.
@@ -137,9 +137,9 @@ pub(crate) fn other_extent(axis: usize, expected: usize, found: usize) -> Error 
     Error::ShapeMismatch { field: ShapeField::Extent { axis }, expected, found }
 }
 
-/// Whether a tensor was rejected for its rank, where a matrix was expected.
+/// Whether a tensor was rejected for its ndim, where a matrix was expected.
 pub(crate) fn is_no_matrix(error: &Error) -> bool {
-    matches!(error, Error::ShapeMismatch { field: ShapeField::Rank, expected: 2, .. })
+    matches!(error, Error::ShapeMismatch { field: ShapeField::Ndim, expected: 2, .. })
 }
 
 /// The error for another number of elements.

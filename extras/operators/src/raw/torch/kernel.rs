@@ -121,10 +121,10 @@ impl Shim {
         address: impl FnOnce(Handle) -> Result<*mut c_void, Failure>,
     ) -> Result<Operand<'t>, Failure> {
         let handle = tensor.1;
-        let (mut rank, mut dtype) = (0, 0);
+        let (mut ndim, mut dtype) = (0, 0);
         let (mut sizes, mut strides) = (ptr::null(), ptr::null());
         // SAFETY: a live tensor, and places to write to (F2, F5).
-        check(unsafe { (self.aoti_torch_get_dim)(handle, &mut rank) })?;
+        check(unsafe { (self.aoti_torch_get_dim)(handle, &mut ndim) })?;
         // SAFETY: the same.
         check(unsafe { (self.aoti_torch_get_sizes)(handle, &mut sizes) })?;
         // SAFETY: the same.
@@ -137,10 +137,10 @@ impl Shim {
                 "expected a dtype of numbers, found another one, PyTorch's number {dtype}"
             ))
         })?;
-        let list = |numbers: *const i64| match rank {
+        let list = |numbers: *const i64| match ndim {
             0 => &[][..],
             // SAFETY: as many numbers as the tensor has axes (T2).
-            _ => unsafe { std::slice::from_raw_parts(numbers, rank as usize) },
+            _ => unsafe { std::slice::from_raw_parts(numbers, ndim as usize) },
         };
         let (shape, strides) = (list(sizes), list(strides));
         // SAFETY: a tensor's own description of its elements, which the handle keeps alive (T3, T13).
@@ -181,12 +181,12 @@ impl Shim {
         let (code, _) =
             code.ok_or_else(|| Failure::new(format!("PyTorch has no tensors of {dtype}")))?;
         let strides = Numbers::contiguous(shape, 1);
-        let (rank, mut made) = (shape.len() as i64, ptr::null_mut());
+        let (ndim, mut made) = (shape.len() as i64, ptr::null_mut());
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
         let (kind, index) = if device == Device::CPU { (CPU, -1) } else { (CUDA, device.id) };
-        // SAFETY: lists of `rank` numbers, and a place to write to (F2, F5).
+        // SAFETY: lists of `ndim` numbers, and a place to write to (F2, F5).
         let made_it = check(unsafe {
-            (self.aoti_torch_empty_strided)(rank, sizes, steps, *code, kind, index, &mut made)
+            (self.aoti_torch_empty_strided)(ndim, sizes, steps, *code, kind, index, &mut made)
         });
         made_it.map_err(|_| {
             Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}: {}", self.what()))
