@@ -98,6 +98,16 @@ def build(module: str) -> None:
         shutil.copy(peer / f"bench_{module}.py", modules())
 
 
+def build_capi() -> Path:
+    """Builds a program in C beside the C library."""
+    run(*["cargo", "build", "--quiet", "--profile", "wheel", "--package", "dlbridge-capi"])
+    library, program = target() / "wheel/libdlbridge_capi.a", target() / "bench/round_trip"
+    flags = ["-O3", "-Wall", "-I", ROOT / "crates/dlbridge-capi/include"]
+    source = ROOT / "benches/capi/round_trip.c"
+    run("cc", *flags, source, library, "-lpthread", "-ldl", "-lm", "-o", program)
+    return program
+
+
 def extension_size(
     module: str, profile: dict[str, str], options: list[str], *features: str
 ) -> tuple[int, int, float]:

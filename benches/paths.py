@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from build import FLOOR, OURS, SOURCES, build, build_all, extension_size, modules
+from build import (
+    FLOOR,
+    OPERATORS,
+    OURS,
+    SOURCES,
+    build,
+    build_all,
+    build_capi,
+    extension_size,
+    modules,
+)
+from sections import counted_loop
 from tables import Rows, Section, Unmeasured, number, table, target
 
 # The paths on which libraries are compared: title, and dlbridge's budget as a multiple of the floor.
@@ -200,9 +211,9 @@ def measured(
 
 # Calls of the package where NumPy is the only other package, and where frameworks are imported.
 ENVIRONMENTS = {
-    "bare": ("numpy", "paths,calls,package"),
-    "full": ("torch", "paths,calls,package"),
-    "jax": ("jax", "paths,calls"),
+    "bare": ("numpy", "paths,calls,package,operators"),
+    "full": ("torch", "paths,calls,package,operators"),
+    "jax": ("jax", "paths,calls,operators"),
 }
 
 
@@ -211,7 +222,10 @@ def counted(bare: str) -> dict[tuple[str, str], tuple[int, int | None]]:
     if not shutil.which("valgrind"):
         raise Unmeasured("no valgrind: install your system's package")
     libraries, _ = build_all(quick=True)
+    build(OPERATORS)
     counts: dict[tuple[str, str], tuple[int, int | None]] = {}
+    if found := counted_loop(build_capi()):
+        counts["bare", "c-round-trip"] = found, None
     for name, (framework, sets) in ENVIRONMENTS.items():
         python = bare if name == "bare" else sys.executable
         results = measured([framework], libraries, "", time=False, sets=sets, python=python)

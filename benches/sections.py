@@ -85,7 +85,9 @@ def shares(program: Path) -> Section:
     for group, case, title, shape, who, ns, allocations in rows:
         first = float(ns) if case == "0" else first
         # The other groups copy: their time does not follow from the instruction count.
-        counted = share_count(program, case) if group == "0" and has_valgrind() else None
+        counted = None
+        if group == "0" and has_valgrind():
+            counted = counted_loop(program, "shares", "0", case)
         times = f"{float(ns) / first:.2f}"
         cells.append(
             [title, shape, who, f"{float(ns):.0f}", times, allocations, number(counted, "d")]
@@ -106,13 +108,14 @@ allocations {main[6]}, expected {most}: {ok[int(main[6]) == most]}"""
     return Section("Rust: shares", body, "rust shares")
 
 
-def share_count(program: Path, case: str) -> int | None:
-    """Instructions of one share: those of 1100 less those of 100, over 1000."""
+def counted_loop(*command: str | Path) -> int | None:
+    """Instructions of one round of a program, whose last argument is the number of rounds: those of 1100 less those of 100, over 1000."""
     totals = []
     for count in ("1100", "100"):
         valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-        command = [*valgrind, str(program), "shares", "0", case, count]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*valgrind, *command, count], capture_output=True, text=True, check=True
+        )
         total = re.search(r"Collected : (\d+)", done.stderr)
         if not total:
             return None

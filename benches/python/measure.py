@@ -257,6 +257,48 @@ def package_cases() -> Iterator[Case]:
                 yield Case(Work(*way), None, path, library)
 
 
+def operator_cases(framework: str) -> Iterator[Case]:
+    """Calls of operators in Rust, and of the framework's own product in place of the floor's."""
+    import bench_operators as ours
+
+    x = np.ones(4, np.float32)
+    if framework == "numpy":
+        factor = np.array(2.0)
+        rows = {
+            "operator": (ours.scale.ufunc, np.multiply, x, factor),
+            "operator-each": (ours.scale_each.ufunc, np.multiply, x, factor),
+            "operator-call": (ours.scale, np.multiply, x, 2.0),
+        }
+    elif framework == "torch":
+        import torch
+
+        plain, many = torch.from_numpy(x), torch.ones(100, 4)
+        rows = {
+            "operator": (ours.scale.torch, torch.mul, plain, 2.0),
+            "operator-rows": (ours.scale.torch, torch.mul, many, 2.0),
+            "operator-call": (ours.scale, torch.mul, plain, 2.0),
+            "operator-gradient": (
+                *(ours.scale_with_gradient.torch, torch.mul),
+                *(torch.ones(4, requires_grad=True), 2.0),
+            ),
+        }
+    else:
+        import jax
+
+        jit = [jax.jit(one) for one in (lambda x: ours.scale.jax(x, 2.0), lambda x: x * 2)]
+        rows = {"operator": (*jit, jax.numpy.asarray(x))}
+    for path, (function, reference, *arguments) in rows.items():
+        for library, one in (("dlbridge", function), ("floor", reference)):
+            yield Case(Work(one, tuple(arguments)), None, path, library)
+
+
+def count_import() -> None:
+    """Counts `import dlbridge`. The count of all others is that of a thousand calls."""
+    bench_meter.start()
+    once = (lambda: importlib.import_module("dlbridge"), (), None, 1)
+    bench_meter.count(*once, "import(thousands) dlbridge whole")
+
+
 def measure_time(todo: list[Case]) -> None:
     """Medians of rounds, in which the libraries take turns."""
     for path in dict.fromkeys(case.path for case in todo):
@@ -304,7 +346,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the paths of one framework.")
     parser.add_argument("--framework", choices=FRAMEWORKS, required=True)
     parser.add_argument("--libraries", required=True, help="comma-separated names")
-    parser.add_argument("--sets", default="paths", help="of paths, calls and package")
+    parser.add_argument("--sets", default="paths", help="of paths, calls, package and operators")
     parser.add_argument("--count", action="store_true", help="count instead of timing")
     given = parser.parse_args()
     # A crashing library ends the process; the traceback names it.
@@ -319,9 +361,13 @@ def main() -> None:
         record("absent", given.framework)
         return
     record("version", given.framework, importlib.import_module(given.framework).__version__)
+    if given.count and "package" in names:
+        count_import()
     todo = list(cases(paths, given.libraries.split(",")))
     if "package" in names:
         todo += package_cases()
+    if "operators" in names:
+        todo += operator_cases(given.framework)
     if given.count:
         count(todo)
     else:

@@ -38,6 +38,13 @@ class Described:
         self.array, self.__array_interface__ = array, array.__array_interface__
 
 
+class Column:
+    """An object with Arrow's interface alone."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.__arrow_c_array__ = tensor.__arrow_c_array__
+
+
 def calls() -> dict[str, tuple[Call, Call | None]]:
     """Each call, and NumPy's where it has one."""
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -76,6 +83,7 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
             (dlbridge.from_dlpack, (Described(x),)),
             (np.asarray, (Described(x),)),
         ),
+        "from_dlpack(arrow)": ((dlbridge.from_dlpack, (Column(own.reshape(6)),)), None),
         "from_dlpack(view)": (
             (dlbridge.from_dlpack, (memoryview(x),)),
             (np.asarray, (memoryview(x),)),
