@@ -20,7 +20,7 @@ const HEADER: &str = "crates/dlbridge-capi/include/dlbridge.h";
 /// The most lines that a source file may have.
 const LONGEST: usize = 500;
 const SOURCES: [&str; 8] = [".rs", ".py", ".pyi", ".jl", ".h", ".c", ".cpp", ".sh"];
-/// Lists the numbers that SAFETY notes cite.
+/// Lists the numbers that SAFETY notes cite, with the pages of neighbours.
 const SAFETY: &str = "SAFETY.md";
 
 /// Checks every file that git tracks or would track.
@@ -31,7 +31,8 @@ pub(crate) fn check() -> Result<()> {
     let texts: Vec<_> =
         files.into_iter().filter_map(|name| read(&name).map(|text| (name, text))).collect();
     let names = names::Names::of(&texts, &features);
-    let listed = notes::listed(&read(SAFETY).unwrap_or_default());
+    let pages = texts.iter().filter(|(name, _)| name.ends_with(SAFETY));
+    let listed: Vec<_> = pages.flat_map(|(_, text)| notes::listed(text)).collect();
     let (mut findings, mut cited) = (rules::check()?, Vec::new());
     findings.extend(dtypes::check(&texts));
     findings.extend(neighbours::check(&texts));
