@@ -299,7 +299,7 @@ def test_all_public_names_exist_once():
     assert len(dlbridge.__all__) == len(set(dlbridge.__all__))
 
 
-DOCTOR = Path(__file__).parents[2] / "doctor"
+DOCTOR = Path(__file__).parents[2] / "extras/doctor"
 
 
 def test_the_package_tells_its_programs():

@@ -161,7 +161,7 @@ def test_a_message_is_in_the_words_of_python(mistake):
 
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 FOLDERS = {
-    ".py": [ROOT / "python/tests", ROOT / "doctor/tests"],
+    ".py": [ROOT / "python/tests", ROOT / "extras/doctor/tests"],
     ".rs": [
         ROOT / "crates/dlbridge/tests/it",
         ROOT / "crates/dlbridge/tests",

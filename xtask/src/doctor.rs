@@ -1,5 +1,5 @@
 //! `cargo xtask doctor`: whether frameworks conform to DLPack. The checks are the Python package in
-//! `doctor/`.
+//! `extras/doctor/`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn newest() -> Option<PathBuf> {
 
 /// The doctor of this repository, with more folders to import from.
 fn doctor<'a>(venv: &'a Venv, folders: &[&Path]) -> Result<Cmd<'a>> {
-    let own = root().join("doctor");
+    let own = root().join("extras/doctor");
     let path = env::join_paths([&*own].iter().chain(folders))?;
     Ok(cmd!(venv.sh, "python -m dlpack_doctor").env("PYTHONPATH", path))
 }

@@ -133,7 +133,7 @@ fn pack_python(venv: &Venv, packed: &Path) -> Result<()> {
          {old_glibc...} --interpreter {python} --out {packed}"
     )
     .run()?;
-    cmd!(sh, "python -m build --outdir {packed} doctor").run()?;
+    cmd!(sh, "python -m build --outdir {packed} extras/doctor").run()?;
     let files = ["whl", "gz"].map(|extension| files_in(packed, extension)).concat();
     cmd!(sh, "python -m twine check --strict").args(&files).run()?;
     let repository = main_crate()?.text("repository").to_owned();

@@ -211,7 +211,7 @@ fn python() -> Result<()> {
         .env("ASAN_OPTIONS", format!("{options}{}/asan", logs.display()))
         // Python itself leaks: the logs decide, one for each process, also where a child ended as if all were well.
         .env("LSAN_OPTIONS", "exitcode=0")
-        .env("PYTHONPATH", std::env::join_paths([package, root().join("doctor")])?)
+        .env("PYTHONPATH", std::env::join_paths([package, root().join("extras/doctor")])?)
         .run();
     let mut findings = Vec::new();
     for log in sh.read_dir(&logs)? {

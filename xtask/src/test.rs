@@ -14,7 +14,8 @@ use crate::workspace::{self, Member};
 use crate::{cross, fuzz, julia, lint};
 
 /// The Python tests, those of the doctor included, and the configuration of both.
-const PYTHON_TESTS: [&str; 4] = ["-c", "python/pyproject.toml", "python/tests", "doctor/tests"];
+const PYTHON_TESTS: [&str; 4] =
+    ["-c", "python/pyproject.toml", "python/tests", "extras/doctor/tests"];
 /// The members whose wheels they test.
 const MEMBERS: [&str; 2] = ["python", "examples/python-extension"];
 /// The full suite of Python tests runs in so many processes, one for each core of a CI machine.
@@ -155,7 +156,7 @@ fn quick(steps: &mut Steps) -> Result<()> {
     let args = [
         "-m",
         marks,
-        "--ignore=doctor/tests",
+        "--ignore=extras/doctor/tests",
         "--ignore=python/tests/test_quirks.py",
         "--ignore=python/tests/test_torch.py",
     ];
@@ -416,7 +417,7 @@ fn pytest_over(wheels: &[PathBuf], venv: &Venv, args: &[String], tally: &mut Tal
         cmd!(venv.sh, "python -m pytest -ra {parallel...} {marks...} {args...} {files...}");
     tally.is_bare = venv.is_bare();
     // For the processes that tests start: the doctor is not installed.
-    tally.run(pytest.env("PYTHONPATH", root().join("doctor")))
+    tally.run(pytest.env("PYTHONPATH", root().join("extras/doctor")))
 }
 
 /// All features, except those whose crates need a newer Rust: they are skipped, and named.

@@ -4,8 +4,7 @@
 const PAGE: &str = "docs/where.md";
 const HEADING: &str = "\n## Add a dtype\n";
 /// Where sources are looked for; their endings.
-const PLACES: &str =
-    "crates/ doctor/dlpack_doctor/ extras/ fuzz/src/ julia/DLBridge/ python/dlbridge/ python/src/";
+const PLACES: &str = "crates/ extras/ fuzz/src/ julia/DLBridge/ python/dlbridge/ python/src/";
 const ENDINGS: [&str; 4] = [".rs", ".py", ".pyi", ".jl"];
 /// Parts of the names of four dtypes. A source that has two of them outside of comments and tests knows
 /// dtypes one by one.
