@@ -14,7 +14,7 @@ static int round_trip(void) {
         .struct_size = sizeof memory,
         .data = numbers,
         .shape = shape,
-        .rank = 2,
+        .ndim = 2,
         .dtype = {DLB_TYPE_FLOAT, 32, 1},
         .device = {DLB_DEVICE_CPU, 0},
         .release = release,
