@@ -103,7 +103,7 @@ def build_capi() -> Path:
     run(*["cargo", "build", "--quiet", "--profile", "wheel", "--package", "dlbridge-capi"])
     library, program = target() / "wheel/libdlbridge_capi.a", target() / "bench/round_trip"
     flags = ["-O3", "-Wall", "-I", ROOT / "crates/dlbridge-capi/include"]
-    source = ROOT / "benches/capi/round_trip.c"
+    source = ROOT / "crates/dlbridge-capi/tests/programs/round_trip.c"
     run("cc", *flags, source, library, "-lpthread", "-ldl", "-lm", "-o", program)
     return program
 

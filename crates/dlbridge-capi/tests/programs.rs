@@ -32,6 +32,13 @@ fn c_program_with_the_calls_for_every_day() {
     run(&compile("cc", "-std=c11", &source("tasks.c"), "tasks-c", &shared_library()));
 }
 
+/// `cargo xtask bench --check` counts its instructions.
+#[test]
+fn a_round_trip_in_c() {
+    let program = compile("cc", "-std=c11", &source("round_trip.c"), "trip", &shared_library());
+    assert_eq!(output(&program, &["3"]), "");
+}
+
 #[test]
 fn mistakes_of_a_c_program_are_named() {
     run(&compile("cc", "-std=c11", &source("mistakes.c"), "mistakes-c", &shared_library()));
