@@ -130,7 +130,7 @@ impl Validated {
         let descriptor = DLTensor {
             data: memory.data,
             device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },
-            ndim: ndim,
+            ndim,
             dtype: DLDataType {
                 code: DLDataTypeCode(dtype.code),
                 bits: dtype.bits,
