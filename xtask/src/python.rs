@@ -30,7 +30,7 @@ version = sys.version_info[:2]
 print(json.dumps([*version, bool(ask('Py_GIL_DISABLED')), sys.base_prefix, *library, venv]))
 ";
 /// Where the system's loader also looks for libraries.
-const LIBRARY_PATH: &str =
+pub(crate) const LIBRARY_PATH: &str =
     if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 /// The time of all files in a wheel, 2000-01-01: the same sources give the same bytes.
 const FILE_TIME: &str = "946684800";
@@ -356,7 +356,7 @@ impl Venv {
 }
 
 /// A search path with one more folder at its head.
-fn prepended(folder: &Path, variable: &str) -> OsString {
+pub(crate) fn prepended(folder: &Path, variable: &str) -> OsString {
     let old = env::var_os(variable).unwrap_or_default();
     let old_folders = env::split_paths(&old).filter(|path| !path.as_os_str().is_empty());
     env::join_paths([folder.to_owned()].into_iter().chain(old_folders)).unwrap_or(old.clone())

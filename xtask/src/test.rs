@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::cmd;
 
 use crate::arguments::{Suite, Test as Options};
-use crate::python::{RELEASE, Set, Venv, others, resolve, test_profile};
+use crate::python::{LIBRARY_PATH, RELEASE, Set, Venv, others, prepended, resolve, test_profile};
 use crate::shell::{answer, debug_folder, files_in, root, shell, stem, target};
 use crate::steps::{Steps, skip};
 use crate::tally::Tally;
@@ -51,6 +51,7 @@ const TARGETS: [&str; 10] = [
     "--benches",
     "--all-targets",
 ];
+const ALL_FEATURES: [&str; 1] = ["--all-features"];
 const NOT_LONG: [&str; 2] = ["-m", "not long"];
 
 /// Runs all tests, or those of one suite with arguments for its test runner.
@@ -266,6 +267,19 @@ impl Tests {
             ensure!(failed.is_empty(), "{}", failed.join("; "));
             Ok(())
         });
+        // A package apart: it links a library that a Python package has.
+        steps.count("apache-tvm-ffi example", |tally| {
+            let Some(library) = answer(cmd!(venv.sh, "tvm-ffi-config --libdir")) else {
+                return skip("apache-tvm-ffi is not installed");
+            };
+            if *features != ALL_FEATURES || cfg!(windows) {
+                return skip("Rust is too old, or the system is Windows");
+            }
+            let manifest = ["--manifest-path", "examples/tvm-ffi/Cargo.toml"];
+            let cargo =
+                cmd!(venv.sh, "cargo test --locked {manifest...} --target-dir").arg(target());
+            tally.run(cargo.env(LIBRARY_PATH, prepended(Path::new(&library), LIBRARY_PATH)))
+        });
         Ok(())
     }
 
@@ -426,7 +440,7 @@ fn features(steps: &mut Steps) -> Result<Vec<String>> {
     let fit = main_crate.features_for(&rust);
     let unfit: Vec<_> = main_crate.features().into_iter().filter(|f| !fit.contains(f)).collect();
     if unfit.is_empty() {
-        return Ok(vec!["--all-features".to_owned()]);
+        return Ok(ALL_FEATURES.map(str::to_owned).to_vec());
     }
     steps.skip("all adapters", format!("Rust {rust} is too old for {}", unfit.join(", ")));
     let fit: Vec<_> = fit.iter().map(|feature| format!("dlbridge/{feature}")).collect();
