@@ -167,10 +167,7 @@ pub(crate) fn settle(ready: Option<&Ready>, stream: Stream, device: Device) -> R
 /// Waits until the host may read memory.
 #[inline]
 pub(crate) fn settle_host(py: Python<'_>, ready: Option<&Ready>, device: Device) -> Result<()> {
-    match ready {
-        None => Ok(()),
-        Some(ready) => wait_on_host(py, ready, device),
-    }
+    ready.map_or(Ok(()), |ready| py.detach(|| ready.before_host(device)))
 }
 
 /// Whether [`copy`] copies memory of a device to the host.
@@ -197,9 +194,4 @@ pub(crate) fn copy(
         return py.detach(|| copy(tensor));
     }
     copied(tensor)
-}
-
-#[cold]
-fn wait_on_host(py: Python<'_>, ready: &Ready, device: Device) -> Result<()> {
-    py.detach(|| ready.before_host(device))
 }

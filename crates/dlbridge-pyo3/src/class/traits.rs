@@ -224,8 +224,11 @@ impl<T: ExportDlpack> Publish for T {
         let (tensor, ready) = export(object.as_borrowed())?;
         settle(ready.as_deref(), Stream::DEFAULT, tensor.device())?;
         let request = permitted(object, &tensor, Request::default())?;
-        let is_copied = request.copy == Some(true);
-        if is_copied { copied_when_ready(object.py(), &tensor) } else { Ok(tensor) }
+        if request.copy != Some(true) {
+            return Ok(tensor);
+        }
+        settle_host(object.py(), ready.as_deref(), tensor.device())?;
+        copied(&tensor)
     }
 
     fn before_borrow(&self, tensor: &Tensor) -> Result<()> {
@@ -249,14 +252,6 @@ impl KeepsExtents for TensorObject {
         let this = object.get();
         Ok((this.on_host(object.py())?, &this.extents))
     }
-}
-
-/// A copy, made once the host may read the memory.
-fn copied_when_ready(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
-    if let Some(ready) = Ready::for_tensor(tensor) {
-        py.detach(|| ready.before_host(tensor.device()))?;
-    }
-    copied(tensor)
 }
 
 /// A plain descriptor has no flags, so consumers assume that the memory is writable.

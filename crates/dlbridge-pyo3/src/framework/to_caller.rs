@@ -129,7 +129,7 @@ fn by_from_dlpack<'py>(object: &Bound<'py, PyAny>, tensor: Tensor) -> Result<Bou
     let kind = object.get_type();
     let framework = framework_of(&kind)?;
     if let Some(function) = types::importer_of(&kind) {
-        return made_by(function.bind(object.py()), framework, object, tensor);
+        return made_by(&function, framework, object, tensor);
     }
     let Some(function) = find(object, &kind, framework)? else {
         return numpy_array(object.py(), tensor);

@@ -41,16 +41,6 @@ struct Details {
     method: Option<Py<PyAny>>,
 }
 
-/// What is known of a type's framework. It is never freed: each has one framework, and a function of its own.
-struct Known {
-    framework: &'static Framework,
-    /// The `from_dlpack` that makes arrays of this type, if it is the framework's own.
-    importer: Option<Py<PyAny>>,
-}
-
-/// All that is known. Locked by writers.
-static KNOWN: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
-
 fn details() -> MutexGuard<'static, [Option<Details>; COUNT]> {
     DETAILS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -65,7 +55,10 @@ struct Slot {
     /// The path, as [`encoded`].
     path: AtomicPtr<DLPackExchangeAPI>,
     /// Null before the framework is looked up.
-    known: AtomicPtr<Known>,
+    framework: AtomicPtr<Framework>,
+    /// The `from_dlpack` that makes arrays of this type, if it is the framework's own and was looked up. It has a reference,
+    /// which is never dropped: the framework keeps its function as well.
+    importer: AtomicPtr<ffi::PyObject>,
 }
 
 /// The paths without a table, which their numbers encode as addresses. No table is at these addresses.
@@ -110,7 +103,8 @@ impl Slot {
             kind: AtomicPtr::new(ptr::null_mut()),
             of: AtomicU32::new(type_version::ANY),
             path: AtomicPtr::new(ptr::null_mut()),
-            known: AtomicPtr::new(ptr::null_mut()),
+            framework: AtomicPtr::new(ptr::null_mut()),
+            importer: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -130,15 +124,20 @@ impl Slot {
         is_valid.then(|| unsafe { decoded(path) })
     }
 
-    /// What is known of the framework of a type in this slot.
-    fn known(&self, kind: *mut ffi::PyTypeObject) -> Option<&'static Known> {
+    /// The framework of a type in this slot, and its importer.
+    fn known(
+        &self,
+        kind: *mut ffi::PyTypeObject,
+    ) -> Option<(&'static Framework, *mut ffi::PyObject)> {
         let version = self.version.load(Ordering::Acquire);
         let is_of = self.is_of(kind);
-        let known = self.known.load(Ordering::Acquire);
+        let framework = self.framework.load(Ordering::Relaxed);
+        let importer = self.importer.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
-        // SAFETY: null, or a box that is never freed (`remember_known`; F6).
-        if is_of && is_whole { unsafe { known.as_ref() } } else { None }
+        // SAFETY: null, or a static (`remember_known`; F6).
+        let framework = if is_of && is_whole { unsafe { framework.as_ref() } } else { None };
+        framework.map(|framework| (framework, importer))
     }
 
     /// Writers hold the lock of `DETAILS`.
@@ -147,7 +146,8 @@ impl Slot {
             self.kind.store(kind, Ordering::Relaxed);
             self.of.store(of, Ordering::Relaxed);
             self.path.store(encoded(path), Ordering::Relaxed);
-            self.known.store(ptr::null_mut(), Ordering::Relaxed);
+            self.framework.store(ptr::null_mut(), Ordering::Relaxed);
+            self.importer.store(ptr::null_mut(), Ordering::Relaxed);
         });
     }
 
@@ -296,7 +296,7 @@ fn with_details<R>(kind: &Bound<'_, PyType>, work: impl FnOnce(&Details) -> R) -
 }
 
 /// What is known of a type's framework, read without a lock.
-fn known(kind: &Bound<'_, PyType>) -> Option<&'static Known> {
+fn known(kind: &Bound<'_, PyType>) -> Option<(&'static Framework, *mut ffi::PyObject)> {
     let kind = kind.as_type_ptr();
     let home = slot_of(kind);
     SLOTS[home].known(kind).or_else(|| SLOTS[home ^ 1].known(kind))
@@ -304,17 +304,19 @@ fn known(kind: &Bound<'_, PyType>) -> Option<&'static Known> {
 
 /// The framework of a type, or of the nearest type that it is derived from.
 pub(crate) fn framework_of(kind: &Bound<'_, PyType>) -> Result<&'static Framework> {
-    if let Some(known) = known(kind) {
-        return Ok(known.framework);
+    if let Some((framework, _)) = known(kind) {
+        return Ok(framework);
     }
     let framework = Framework::look_up(kind)?;
-    remember_known(kind, framework, None);
+    remember_known(kind, framework, ptr::null_mut());
     Ok(framework)
 }
 
 /// The cached `from_dlpack` of a type.
-pub(crate) fn importer_of(kind: &Bound<'_, PyType>) -> Option<&'static Py<PyAny>> {
-    known(kind)?.importer.as_ref()
+pub(crate) fn importer_of<'py>(kind: &Bound<'py, PyType>) -> Option<Bound<'py, PyAny>> {
+    let (_, importer) = known(kind)?;
+    // SAFETY: null, or an object with a reference that is never dropped (F3, F6).
+    unsafe { Bound::from_borrowed_ptr_or_opt(kind.py(), importer) }
 }
 
 /// Caches the `from_dlpack` of a type's framework.
@@ -323,34 +325,22 @@ pub(crate) fn remember_importer(
     framework: &'static Framework,
     importer: &Bound<'_, PyAny>,
 ) {
-    remember_known(kind, framework, Some(importer));
+    remember_known(kind, framework, importer.clone().into_ptr());
 }
 
 #[cold]
 fn remember_known(
     kind: &Bound<'_, PyType>,
     framework: &'static Framework,
-    importer: Option<&Bound<'_, PyAny>>,
+    importer: *mut ffi::PyObject,
 ) {
-    let address = importer.map(|importer| importer.as_ptr());
-    let is_this = |known: &&&Known| {
-        ptr::eq(known.framework, framework)
-            && known.importer.as_ref().map(|known| known.as_ptr()) == address
-    };
-    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = all.iter().find(is_this).copied();
-    let known = found.unwrap_or_else(|| {
-        let importer = importer.map(|importer| importer.clone().unbind());
-        let new = &*Box::leak(Box::new(Known { framework, importer }));
-        all.push(new);
-        new
-    });
-    drop(all);
     let (kind, _details) = (kind.as_type_ptr(), details());
-    if let Some(at) = slot_with(kind, slot_of(kind)) {
-        let known = ptr::from_ref(known).cast_mut();
-        SLOTS[at].write(|| SLOTS[at].known.store(known, Ordering::Release));
-    }
+    let Some(at) = slot_with(kind, slot_of(kind)) else { return };
+    let slot = &SLOTS[at];
+    slot.write(|| {
+        slot.framework.store(ptr::from_ref(framework).cast_mut(), Ordering::Relaxed);
+        slot.importer.store(importer, Ordering::Relaxed);
+    });
 }
 
 /// A weak reference whose callback clears the type's slot.
@@ -410,13 +400,9 @@ mod tests {
             let kind = array.get_type();
             let framework = framework_of(&kind).expect("NumPy");
             remember_importer(&kind, framework, array.as_any());
-            remember_importer(&kind, framework, array.as_any());
             let _locked = details();
             assert!(framework_of(&kind).expect("NumPy").has_numpys_memory);
             assert!(importer_of(&kind).expect("remembered").is(&array));
-            let known = KNOWN.lock().expect("no panic");
-            let is_it = |known: &&&Known| known.importer.as_ref().is_some_and(|it| it.is(&array));
-            assert_eq!(known.iter().filter(is_it).count(), 1, "once");
         });
     }
 }
