@@ -190,9 +190,11 @@ class TestPyarrow:
         for axes in [(0, 1, 2), (0, 2, 1)]:
             rows = array.transpose(axes)
             column = pa.FixedShapeTensorArray.from_numpy_ndarray(rows)
-            tensor = dlbridge.from_dlpack(pa.chunked_array([column]))
-            assert tensor.data_ptr == column.storage.flatten().buffers()[1].address
-            assert np.array_equal(tensor.numpy(), rows)
+            # By its own __dlpack__, and by Arrow's C interface.
+            for source in (column, pa.chunked_array([column])):
+                tensor = dlbridge.from_dlpack(source)
+                assert tensor.data_ptr == column.storage.flatten().buffers()[1].address
+                assert np.array_equal(tensor.numpy(), rows)
             chunks = pa.chunked_array([column, column])
             if axes == (0, 1, 2):
                 assert dlbridge.from_dlpack(chunks, copy=True).shape == (4, 3, 4)
