@@ -264,7 +264,7 @@ impl World {
                 let part = match kind {
                     0 => Parts::slice(tensor, 0, start..end),
                     1 => Parts::flip(tensor, 0),
-                    _ => tensor.broadcast_to(&[3]),
+                    _ => tensor.broadcast_to([3]),
                 };
                 self.keep(part.expect(cannot), facts);
             }

@@ -60,7 +60,7 @@ fn rust_to_julia(host: &host::Host) {
     let numbers = Arc::new(Mutex::new(vec![1.0_f64, 2.0, 3.0, 4.0, 5.0, 6.0]));
     let data = numbers.lock().unwrap().as_mut_ptr();
     let watch: Weak<_> = Arc::downgrade(&numbers);
-    let builder = Tensor::builder(Arc::clone(&numbers)).dtype(DType::F64).shape(&[2, 3]);
+    let builder = Tensor::builder(Arc::clone(&numbers)).dtype(DType::F64).shape([2, 3]);
     // SAFETY: the vector's numbers, which its owner keeps in place; no code locks it.
     let tensor = unsafe { builder.build_raw(data.cast(), Device::CPU, Flags::NONE) }.unwrap();
     drop(numbers);

@@ -175,7 +175,7 @@ assert sum(a) == 4
 #[test]
 fn memory_that_the_host_does_not_read_is_not_borrowed() -> Result<()> {
     let on_device = || {
-        let owner = Tensor::builder(()).shape(&[4]).dtype(dlbridge::DType::F32);
+        let owner = Tensor::builder(()).shape([4]).dtype(dlbridge::DType::F32);
         // SAFETY: an address that no code uses.
         unsafe { owner.build_raw(0x1000 as *mut _, Device::cuda(0), Flags::NONE) }
     };

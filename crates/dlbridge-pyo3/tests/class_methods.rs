@@ -40,7 +40,7 @@ impl Signal {
 }
 
 fn numbers() -> Tensor {
-    Tensor::from(vec![1_i32, 2, 3, 4]).reshape(&[2, 2]).expect("four of them")
+    Tensor::from(vec![1_i32, 2, 3, 4]).reshape([2, 2]).expect("four of them")
 }
 
 /// The value of an expression over `x`.
@@ -82,7 +82,7 @@ fn types_without_a_struct_format_are_arrays_of_ml_dtypes() {
             println!("skipped: ml_dtypes is not installed");
             return;
         }
-        let tensor = Tensor::from_bytes(DType::BF16, &[2], &[0x80, 0x3f, 0, 0x40]);
+        let tensor = Tensor::from_bytes(DType::BF16, [2], &[0x80, 0x3f, 0, 0x40]);
         let object = Signal::object(py, tensor.expect("two of them"));
         assert!(holds(&object, c"np.asarray(x).dtype.name == 'bfloat16'"));
         assert!(holds(&object, c"np.asarray(x).astype('float32').tolist() == [1, 2]"));
@@ -105,7 +105,7 @@ fn a_buffer_keeps_the_memory_of_an_object() {
     Python::attach(|py| {
         let dropped = Arc::new(AtomicUsize::new(0));
         let owner = Counted(vec![1, 2, 3], Arc::clone(&dropped));
-        let tensor = Tensor::builder(owner).shape(&[3]).build::<u8>().expect("three of them");
+        let tensor = Tensor::builder(owner).shape([3]).build::<u8>().expect("three of them");
         let object = Signal::object(py, tensor);
         let view = PyMemoryView::from(&object).expect("a buffer");
         drop(object);
@@ -258,7 +258,7 @@ struct Fresh;
 
 impl ExportDlpack for Fresh {
     fn tensor(&self) -> Result<Tensor> {
-        Ok(Tensor::builder(Fragile(vec![1, 2, 3])).shape(&[3]).build::<u8>()?)
+        Ok(Tensor::builder(Fragile(vec![1, 2, 3])).shape([3]).build::<u8>()?)
     }
 }
 

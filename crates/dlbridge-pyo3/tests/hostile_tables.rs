@@ -254,24 +254,22 @@ fn wrong_memory_of_an_allocator_is_refused_and_released_once() {
         let object = object_with(py, table);
         for (what, foreign) in wrong {
             let releases = next(foreign);
-            let error = Allocator::of(&object)
-                .allocate(DType::F32, &[2], device)
-                .map(drop)
-                .expect_err(what);
+            let error =
+                Allocator::of(&object).allocate(DType::F32, [2], device).map(drop).expect_err(what);
             assert!(PyErr::from(error).is_instance_of::<PyBufferError>(py), "{what}");
             releases.expect(1, what);
             calm(py);
         }
         let releases = next(two(7.0));
         let made =
-            Allocator::of(&object).allocate(DType::F32, &[2], device).expect("as it was asked for");
+            Allocator::of(&object).allocate(DType::F32, [2], device).expect("as it was asked for");
         assert_eq!((made.device(), made.access()), (device, Access::Exclusive));
         drop(made);
         releases.expect(1, "dropped");
         let table = empty_table();
         table.managed_tensor_allocator = Some(allocates_nothing);
         let error =
-            Allocator::of(&object_with(py, table)).allocate(DType::F32, &[2], device).map(drop);
+            Allocator::of(&object_with(py, table)).allocate(DType::F32, [2], device).map(drop);
         let error = PyErr::from(error.expect_err("there is none"));
         assert!(error.to_string().contains("null pointer"), "{error}");
     });

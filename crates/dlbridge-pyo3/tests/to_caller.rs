@@ -173,7 +173,7 @@ fn host_memory_is_rusts_whatever_the_table_has() {
         assert_eq!(tensor.data_ptr().addr() % 64, 0);
         assert_eq!(tensor.as_slice_mut::<u32>().expect("exclusive"), [0; 3]);
         let pinned = Device::new(dlbridge::DeviceKind::CUDA_HOST, 0);
-        let error = Allocator::of(&object).allocate(DType::U32, &[3], pinned);
+        let error = Allocator::of(&object).allocate(DType::U32, [3], pinned);
         assert!(
             PyErr::from(error.expect_err("no pinned memory")).to_string().contains("cuda_host")
         );
@@ -184,7 +184,7 @@ fn host_memory_is_rusts_whatever_the_table_has() {
 fn allocated_memory_is_compared_with_the_request() {
     Python::attach(|py| {
         let object = object_with(py, table(Some(dirty), None));
-        let error = Allocator::of(&object).allocate(DType::F64, &[3], Device::cuda(0));
+        let error = Allocator::of(&object).allocate(DType::F64, [3], Device::cuda(0));
         let error = error.expect_err("it gives uint32");
         let error = PyErr::from(error);
         assert!(error.is_instance_of::<PyBufferError>(py), "{error}");
@@ -211,7 +211,7 @@ fn a_table_without_an_allocator_leaves_host_memory_to_us_and_refuses_devices() {
             let object = object_with(py, table(allocator, None));
             let tensor = Allocator::of(&object).zeros::<f32>(&[2, 2]).expect("our own memory");
             assert_eq!(tensor.as_slice::<f32>().expect("ours alone"), [0.0; 4]);
-            let elsewhere = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+            let elsewhere = Allocator::of(&object).allocate(DType::F32, [2], Device::cuda(0));
             let error = PyErr::from(elsewhere.expect_err("not there"));
             assert!(error.to_string().contains("allocates on, found cuda:0"), "{error}");
         }
@@ -242,7 +242,7 @@ fn a_failing_allocator_is_an_exception_that_says_why() {
     Python::attach(|py| {
         let outcome = |allocator| {
             let object = object_with(py, table(allocator, None));
-            let error = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+            let error = Allocator::of(&object).allocate(DType::F32, [2], Device::cuda(0));
             let error = PyErr::from(error.expect_err("it fails"));
             assert!(error.to_string().contains("float32[2] on cuda:0"), "{error}");
             (error.is_instance_of::<PyMemoryError>(py), error.to_string())
@@ -273,7 +273,7 @@ fn memory_that_a_framework_lacks_is_its_own_exception() {
         let allocator = failing!(Some(c"MemoryError"), Some(c"CUDA out of memory."));
         let object = object_with(py, table(allocator, None));
         object.get_type().setattr("__module__", "lacking.arrays").expect("a class");
-        let error = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+        let error = Allocator::of(&object).allocate(DType::F32, [2], Device::cuda(0));
         let error = PyErr::from(error.expect_err("it fails"));
         assert_eq!(
             error.to_string(),
@@ -333,7 +333,7 @@ class Array:
 ";
     Python::attach(|py| {
         let module = PyModule::from_code(py, code, c"gpu.py", c"gpu").expect("it runs");
-        let builder = Tensor::builder(()).dtype(DType::F32).shape(&[2, 3]);
+        let builder = Tensor::builder(()).dtype(DType::F32).shape([2, 3]);
         let nowhere = ptr::without_provenance_mut(0x7000);
         // SAFETY: nobody reads or writes there.
         let made = unsafe { builder.build_raw(nowhere, Device::cuda(0), dlbridge::Flags::NONE) };
@@ -370,13 +370,13 @@ fn a_framework_that_would_crash_is_not_asked_about_devices_that_it_may_not_have(
         let device = py.eval(code, None, None).expect("a function");
         object.get_type().setattr("__dlpack_device__", device).expect("a class takes it");
         object.get_type().setattr("__module__", "paddle.of_a_test").expect("a class takes it");
-        let builder = Tensor::builder(()).dtype(DType::F32).shape(&[2]);
+        let builder = Tensor::builder(()).dtype(DType::F32).shape([2]);
         let nowhere = ptr::without_provenance_mut(0x7000);
         // SAFETY: nobody reads or writes there.
         let tensor = unsafe { builder.build_raw(nowhere, Device::cuda(0), dlbridge::Flags::NONE) };
         let error = like(&object, tensor.expect("legal")).expect_err("it is on the host");
         assert!(error.to_string().contains("device: expected cpu, where"), "{error}");
-        let error = Allocator::of(&object).allocate(DType::F32, &[2], Device::cuda(0));
+        let error = Allocator::of(&object).allocate(DType::F32, [2], Device::cuda(0));
         let error = PyErr::from(error.expect_err("it is on the host"));
         assert!(error.to_string().contains("device: expected cpu, where"), "{error}");
     });

@@ -61,8 +61,7 @@ struct Memory(Tensor);
 
 impl Memory {
     fn copy_of(bytes: &[u8]) -> Self {
-        let shape = [bytes.len().try_into().expect("a slice's size fits")];
-        Self(Tensor::from_bytes(u8::DTYPE, &shape, bytes).expect("one axis of bytes"))
+        Self(Tensor::from_bytes(u8::DTYPE, [bytes.len()], bytes).expect("one axis of bytes"))
     }
 }
 

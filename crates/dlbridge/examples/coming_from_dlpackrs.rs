@@ -121,13 +121,13 @@ fn a_managed_tensor_with_a_deleter() -> Result<(), Error> {
     let data = context.array.as_ptr();
 
     // there: ManagedTensor::new(tensor, Some(context)), then set_deleter(deleter)
-    let tensor = Tensor::builder(context).shape(&[2, 3]).build::<f32>()?;
+    let tensor = Tensor::builder(context).shape([2, 3]).build::<f32>()?;
     assert_eq!(tensor.data_ptr().cast_const(), data.cast());
     // there: manager_ctx(), as a pointer to cast
     let context = tensor.into_owner::<Context>().expect("that is the owner");
     assert!(!is_dropped.load(Ordering::SeqCst));
 
-    let tensor = Tensor::builder(context).shape(&[3, 2]).strides(&[1, 3]).build::<f32>()?;
+    let tensor = Tensor::builder(context).shape([3, 2]).strides([1, 3]).build::<f32>()?;
     let transposed = tensor.view_as::<ArrayView<f32, IxDyn>>()?;
     assert_eq!((transposed.as_ptr(), transposed[[2, 0]]), (data, 3.0));
     // there: the proxy's drop calls the deleter with a pointer to a copy of the descriptor

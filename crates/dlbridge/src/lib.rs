@@ -72,7 +72,7 @@ pub use device::{Device, DeviceKind};
 pub use dlbridge_sys as sys;
 pub use dtype::{DType, TypeCode};
 pub use error::{DescriptorError, Error, ErrorKind, ShapeField};
-pub use layout::Layout;
+pub use layout::{Layout, Shape};
 pub use memory::handle::ManagedTensor;
 #[cfg(feature = "rayon")]
 pub use memory::thread_pool;

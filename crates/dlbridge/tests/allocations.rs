@@ -55,7 +55,7 @@ fn owners_of_every_crate_become_tensors_with_one_allocation() {
 
 #[test]
 fn a_tensor_of_any_ndim_is_borrowed_without_an_allocation() {
-    let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 12]).build().expect("one element");
+    let tensor = Tensor::builder(vec![1_u8]).shape([1; 12]).build().expect("one element");
     let (ndim, counts) = counted(|| tensor.as_tensor_ref().ndim());
     assert_eq!((ndim, counts), (12, NONE));
 }
@@ -91,7 +91,7 @@ fn an_owner_becomes_a_tensor_with_one_allocation() {
     assert_eq!(counts, (1, 0));
     let (vector, counts) = counted(|| tensor.into_owner::<Vec<u8>>().expect("a vector"));
     assert_eq!(counts, (0, 1));
-    let (tensor, counts) = counted(|| Tensor::builder(vector).shape(&[3, 1]).build::<u8>());
+    let (tensor, counts) = counted(|| Tensor::builder(vector).shape([3, 1]).build::<u8>());
     assert_eq!(counts, (1, 0));
     assert_eq!(counted(|| drop(tensor)).1, (0, 2));
     assert_eq!(counted(|| drop(Tensor::scalar(1.0))).1, (1, 1));
@@ -139,7 +139,7 @@ fn a_part_that_borrows_allocates_nothing() {
     let tensor = Tensor::from(vec![1, 2, 3, 4]);
     let ((), counts) = counted(|| {
         let view = tensor.view::<i32>().expect("i32");
-        let part = view.reshape(&[2, 2]).map(|part| part.transpose()).expect("four");
+        let part = view.reshape([2, 2]).map(|part| part.transpose()).expect("four");
         assert_eq!(part.rows().map(|row| row.iter().sum::<i32>()).max(), Some(6));
         let pairs = view.zip(&view).expect("one shape");
         assert_eq!(pairs.map(|(x, y)| x * y).sum::<i32>(), 30);
@@ -224,7 +224,7 @@ fn a_refused_descriptor_allocates_nothing_that_stays() {
 
 #[test]
 fn borrowing_allocates_nothing_up_to_8_axes() {
-    let tensor = Tensor::builder(vec![1_u8]).shape(&[1; 8]).build::<u8>().expect("it fits");
+    let tensor = Tensor::builder(vec![1_u8]).shape([1; 8]).build::<u8>().expect("it fits");
     let (sum, counts) = counted(|| {
         let borrowed = tensor.as_tensor_ref();
         borrowed.with_raw(|descriptor| descriptor.addr().min(1)) + borrowed.len()
@@ -263,7 +263,7 @@ fn borrowing_an_array_allocates_nothing_up_to_8_axes() {
 #[test]
 fn reading_allocates_nothing_up_to_8_axes() {
     let strides = [-1, 2, 4, 8, 16, 32, 64, 128];
-    let build = || Tensor::builder(vec![1_u64; 256]).shape(&[2; 8]).strides(&strides).offset(1);
+    let build = || Tensor::builder(vec![1_u64; 256]).shape([2; 8]).strides(strides).offset(1);
     let mut tensor = build().build::<u64>().expect("it fits");
     let mut target = vec![0; 256];
     let ((), counts) = counted(|| {
@@ -343,7 +343,7 @@ fn a_header_is_freed_even_if_its_owner_panics() {
 #[test]
 fn memory_that_is_not_there_is_an_error() {
     let size = 1 << 60;
-    let (tensor, counts) = counted(|| Tensor::zeros(DType::U8, &[size]));
+    let (tensor, counts) = counted(|| Tensor::zeros(DType::U8, [size]));
     assert_eq!(tensor.map(drop), Err(Error::OutOfMemory { size: size as usize }));
     assert_eq!(counts, NONE);
     // what another language describes may be small, and huge once it is copied

@@ -41,7 +41,7 @@ fn late(stream: &Arc<CudaStream>, value: u8) -> CudaSlice<u8> {
 fn a_slice_goes_there_and_back() {
     let (_context, ours, theirs) = streams();
     let slice = theirs.clone_htod(&[1_i32, 2, 3, 4, 5, 6]).expect("memory");
-    let tensor = Tensor::builder(slice).shape(&[2, 3]).build_cuda().expect("it fits");
+    let tensor = Tensor::builder(slice).shape([2, 3]).build_cuda().expect("it fits");
     assert_eq!((tensor.device(), tensor.access()), (Device::cuda(0), Access::Exclusive));
     assert_eq!(cudarc_0_19::stream(&tensor), Some(&theirs));
     let (address, error) = (tensor.data_ptr(), tensor.view::<i32>().map(drop));
@@ -56,7 +56,7 @@ fn a_slice_goes_there_and_back() {
 fn a_slice_comes_back_out_as_it_was() {
     let (_context, _, theirs) = streams();
     let slice = theirs.clone_htod(&[1.0_f32, 2.0, 3.0]).expect("memory");
-    let tensor = Tensor::builder(slice).shape(&[1]).offset(1).build_cuda().expect("it fits");
+    let tensor = Tensor::builder(slice).shape([1]).offset(1).build_cuda().expect("it fits");
     let tensor = tensor.into_as::<CudaSlice<i32>>().expect_err("floats");
     let slice = tensor.into_as::<CudaSlice<f32>>().expect("floats");
     assert_eq!(theirs.clone_dtoh(&slice).expect("a copy"), [1.0, 2.0, 3.0]);

@@ -38,7 +38,7 @@ impl Image {
     /// A black picture.
     #[new]
     fn new(height: i64, width: i64) -> Result<Self> {
-        Ok(Self::over(Tensor::zeros(DType::U8, &[height, width, 3])?))
+        Ok(Self::over(Tensor::zeros(DType::U8, [height, width, 3])?))
     }
 
     /// A picture over the memory of any framework's array.

@@ -226,7 +226,7 @@ fn eager(operator: &'static Checked, arguments: &Bound<'_, PyTuple>) -> PyResult
         });
     }
     let plan = Plan::new(operator, slots, CONVERT).map_err(failed)?;
-    let made = plan.outputs().map(|(dtype, shape)| Tensor::zeros(dtype, &shape));
+    let made = plan.outputs().map(|(dtype, shape)| Tensor::zeros(dtype, &shape[..]));
     let made = made.collect::<Result<Vec<Tensor>, _>>();
     let mut results = made.map_err(dlbridge_pyo3::Error::from)?;
     plan.run(results.iter_mut().map(Written::filling)).map_err(raised)?;

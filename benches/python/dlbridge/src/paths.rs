@@ -141,7 +141,7 @@ fn rust_sum() -> Result<f64> {
 #[pyfunction]
 fn rust_copy() -> Result<f32> {
     let tensor = std::hint::black_box(Tensor::from(vec![1.5_f32; 1024]));
-    let copy = tensor.reshape(&[32, 32])?.permute(&[1, 0])?.to_contiguous()?;
+    let copy = tensor.reshape([32, 32])?.permute(&[1, 0])?.to_contiguous()?;
     copy.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
 }
 
@@ -202,7 +202,7 @@ fn call_allocate<'py>(x: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
 /// 64 KiB of zeros.
 #[pyfunction]
 fn zeros() -> Result<PyTensor> {
-    Ok(Tensor::zeros(dlbridge::DType::F32, &[1 << 14])?.into())
+    Ok(Tensor::zeros(dlbridge::DType::F32, [1 << 14])?.into())
 }
 
 /// A new array of the argument's type, by the C exchange API where there is one.

@@ -2,7 +2,7 @@
 //! Calling a table's allocator belongs to `ffi::published`, exporting the result to `to_caller`.
 //! Invariant: host memory is zeroed and exclusive.
 
-use dlbridge::{DType, Device, DeviceKind, Element, Flags, Tensor, layout};
+use dlbridge::{DType, Device, DeviceKind, Element, Flags, Shape, Tensor, layout};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -32,7 +32,7 @@ const CUPY: &str = "cupy";
 /// /// The numbers from 0 on, in an array of the type of `x`.
 /// #[pyfunction]
 /// fn count<'py>(x: &Bound<'py, PyAny>, len: i64) -> Result<Bound<'py, PyAny>> {
-///     let mut counted = Allocator::of(x).zeros::<i64>(&[len])?;
+///     let mut counted = Allocator::of(x).zeros::<i64>([len])?;
 ///     for (value, slot) in (0..).zip(counted.as_slice_mut::<i64>()?) {
 ///         *slot = value;
 ///     }
@@ -69,7 +69,7 @@ impl<'py> Allocator<'py> {
     /// # Errors
     ///
     /// As for [`allocate`](Self::allocate).
-    pub fn zeros<T: Element>(&self, shape: &[i64]) -> Result<PyTensor> {
+    pub fn zeros<T: Element>(&self, shape: impl Shape) -> Result<PyTensor> {
         self.allocate(T::DTYPE, shape, Device::CPU)
     }
 
@@ -82,7 +82,11 @@ impl<'py> Allocator<'py> {
     /// A negative extent, a size that overflows, an impossible dtype; a `BufferError` or a
     /// `MemoryError` with the message of the framework's allocator, or the framework's own `OutOfMemoryError`; a
     /// `BufferError` for a device on which the framework has no memory.
-    pub fn allocate(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
+    pub fn allocate(&self, dtype: DType, shape: impl Shape, device: Device) -> Result<PyTensor> {
+        shape.with_extents(|shape| self.allocate_extents(dtype, shape, device))
+    }
+
+    fn allocate_extents(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
         check_size(dtype, shape)?;
         if device == Device::CPU {
             return match self.by_numpy(dtype, shape)? {

@@ -50,7 +50,7 @@ impl<T: Plain> TryFrom<Arc<CudaSlice<T>>> for Tensor {
 
     fn try_from(slice: Arc<CudaSlice<T>>) -> Result<Self, Error> {
         let len = slice.len() as i64;
-        let builder = Self::builder(slice).dtype(T::DTYPE).shape(&[len]);
+        let builder = Self::builder(slice).dtype(T::DTYPE).shape([len]);
         builder.place(|owner, placement| export_borrowed(owner, placement, |slice| Ok(&**slice)))
     }
 }

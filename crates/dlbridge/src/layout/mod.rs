@@ -6,6 +6,7 @@ mod measured;
 mod part;
 mod range;
 mod runs;
+mod shape;
 pub(crate) mod small;
 
 use std::ops::{Deref, DerefMut};
@@ -26,6 +27,7 @@ pub use self::part::Place;
 pub(crate) use self::part::{Cut, Placement};
 pub use self::range::{Bytes, Comb};
 pub(crate) use self::runs::{Run, Runs};
+pub use self::shape::Shape;
 
 // A list of extents or strides, without a heap allocation up to 8 axes.
 // Invariant: an `Inline` list uses its first `len` places, and `len <= INLINE_NDIM`.

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_tensor_is_measured_from_its_lowest_to_its_highest_byte() {
-        let tensor = Tensor::from(vec![0_i32; 12]).reshape(&[3, 4]).unwrap();
+        let tensor = Tensor::from(vec![0_i32; 12]).reshape([3, 4]).unwrap();
         let start = tensor.data_ptr().addr();
         let bytes = |tensor: &Tensor| {
             Bytes::of(tensor.data_ptr().addr(), tensor.shape(), tensor.strides(), 4)

@@ -6,7 +6,7 @@ use crate::layout::{Layout, Placement};
 use crate::memory::buffer::{Buffer, export_buffer};
 use crate::memory::owner::{export_mut, export_ref};
 use crate::memory::{Handle, Plain};
-use crate::{DType, Element, Error, Flags, ShapeField, Tensor};
+use crate::{DType, Element, Error, Flags, Shape, ShapeField, Tensor};
 
 impl Tensor {
     /// Starts an export of `owner`'s memory with a chosen shape, strides, offset or dtype.
@@ -16,15 +16,15 @@ impl Tensor {
     ///
     /// // the second column of a 3 x 2 matrix
     /// let column = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])
-    ///     .shape(&[3])
-    ///     .strides(&[2])
+    ///     .shape([3])
+    ///     .strides([2])
     ///     .offset(1)
     ///     .build()?;
     /// assert_eq!(column.view::<f32>()?.to_vec(), [2.0, 4.0, 6.0]);
     ///
     /// // bytes of a file format that are numbers
     /// let bytes: Vec<u8> = 258_u32.to_ne_bytes().to_vec();
-    /// let number = Tensor::builder(bytes).dtype(DType::U32).shape(&[]).build()?;
+    /// let number = Tensor::builder(bytes).dtype(DType::U32).shape(()).build()?;
     /// assert_eq!(number.view::<u32>()?.item()?, 258);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -42,7 +42,7 @@ impl Tensor {
     /// ```
     /// use dlbridge::{DType, Tensor};
     ///
-    /// let tensor = Tensor::zeros(DType::F32, &[2, 3])?;
+    /// let tensor = Tensor::zeros(DType::F32, [2, 3])?;
     /// assert_eq!(tensor.as_slice::<f32>()?, [0.0; 6]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -51,7 +51,11 @@ impl Tensor {
     ///
     /// A negative extent, a size that overflows, an impossible dtype, or
     /// [`OutOfMemory`](Error::OutOfMemory).
-    pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
+    pub fn zeros(dtype: DType, shape: impl Shape) -> Result<Self, Error> {
+        shape.with_extents(|shape| Self::zeroed(dtype, shape))
+    }
+
+    fn zeroed(dtype: DType, shape: &[i64]) -> Result<Self, Error> {
         Self::in_buffer(dtype, shape, Flags::NONE, Buffer::zeroed)
     }
 
@@ -60,7 +64,7 @@ impl Tensor {
     /// ```
     /// use dlbridge::{DType, Tensor};
     ///
-    /// let tensor = Tensor::from_bytes(DType::U16, &[2], &[1, 0, 2, 0])?;
+    /// let tensor = Tensor::from_bytes(DType::U16, [2], &[1, 0, 2, 0])?;
     /// assert_eq!(tensor.as_slice::<u16>()?, [1_u16.to_le(), 2_u16.to_le()]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -68,7 +72,11 @@ impl Tensor {
     /// # Errors
     ///
     /// [`ShapeMismatch`](Error::ShapeMismatch), and those of [`zeros`](Self::zeros).
-    pub fn from_bytes(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
+    pub fn from_bytes(dtype: DType, shape: impl Shape, bytes: &[u8]) -> Result<Self, Error> {
+        shape.with_extents(|shape| Self::copied(dtype, shape, bytes))
+    }
+
+    fn copied(dtype: DType, shape: &[i64], bytes: &[u8]) -> Result<Self, Error> {
         let (expected, found) = (dtype.contiguous_nbytes(shape)?, bytes.len());
         if expected != found {
             return Err(Error::ShapeMismatch { field: ShapeField::Size, expected, found });
@@ -110,13 +118,13 @@ pub struct Builder<O> {
 
 impl<O: Send + 'static> Builder<O> {
     /// The extents, outermost axis first.
-    pub fn shape(self, shape: &[i64]) -> Self {
-        Self { shape: Some(shape.into()), ..self }
+    pub fn shape(self, shape: impl Shape) -> Self {
+        Self { shape: Some(shape.with_extents(|list| Dims::from(list))), ..self }
     }
 
     /// The steps along each axis, in elements; negative and zero steps are valid.
-    pub fn strides(self, strides: &[i64]) -> Self {
-        Self { strides: Some(strides.into()), ..self }
+    pub fn strides(self, strides: impl Shape) -> Self {
+        Self { strides: Some(strides.with_extents(|list| Dims::from(list))), ..self }
     }
 
     /// The offset of element `[0, 0, ...]` from the start of the owner's memory, in elements.
@@ -138,7 +146,7 @@ impl<O: Send + 'static> Builder<O> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let mask = Tensor::from(vec![true, false, true, true]).reshape(&[2, 2])?;
+    /// let mask = Tensor::from(vec![true, false, true, true]).reshape([2, 2])?;
     /// assert_eq!(mask.view::<bool>()?.get(&[0, 1]), Some(false));
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -164,7 +172,7 @@ impl<O: Send + 'static> Builder<O> {
     /// use dlbridge::Tensor;
     ///
     /// let shared: Arc<[u8]> = Arc::from([1, 2, 3, 4]);
-    /// let tensor = Tensor::builder(Arc::clone(&shared)).shape(&[2, 2]).build_read_only()?;
+    /// let tensor = Tensor::builder(Arc::clone(&shared)).shape([2, 2]).build_read_only()?;
     /// assert!(tensor.is_read_only());
     /// assert_eq!(tensor.as_slice::<u8>()?.as_ptr(), shared.as_ptr());
     /// # Ok::<(), dlbridge::Error>(())

@@ -9,7 +9,7 @@ use crate::layout::{Cut, Place};
 use crate::memory::descriptor::Borrowed;
 use crate::memory::read::Elements;
 use crate::memory::{Iter, ReadCell};
-use crate::{ArcTensor, Element, Error, Tensor, TensorMut, TensorRef, View, ViewMut};
+use crate::{ArcTensor, Element, Error, Shape, Tensor, TensorMut, TensorRef, View, ViewMut};
 
 /// The same elements under other indices, without a copy, for any element type and any device.
 ///
@@ -29,7 +29,7 @@ use crate::{ArcTensor, Element, Error, Tensor, TensorMut, TensorRef, View, ViewM
 /// ```
 /// use dlbridge::{Parts, Tensor};
 ///
-/// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+/// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape([2, 3])?;
 /// let mut row = tensor.select(0, 1)?;
 /// row.as_slice_mut::<i32>()?[0] = 40;
 /// assert_eq!(row.as_slice::<i32>()?, [40, 5, 6]);
@@ -61,7 +61,7 @@ pub trait Parts: Sized {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+    /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape([2, 3])?;
     /// let column = tensor.view::<i32>()?.select(1, 2)?;
     /// assert_eq!(column.to_vec(), [3, 6]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -132,7 +132,7 @@ pub trait Parts: Sized {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+    /// let tensor = Tensor::from(vec![1, 2, 3, 4, 5, 6]).reshape([2, 3])?;
     /// let transposed = tensor.view::<i32>()?.transpose();
     /// assert_eq!(transposed.shape(), [3, 2]);
     /// assert_eq!(transposed.to_vec(), [1, 4, 2, 5, 3, 6]);
@@ -148,7 +148,7 @@ pub trait Parts: Sized {
     /// ```
     /// # use dlbridge::{Parts, Tensor};
     /// // height, width, channels to channels, height, width
-    /// let image = Tensor::from(vec![0_u8; 24]).reshape(&[2, 4, 3])?;
+    /// let image = Tensor::from(vec![0_u8; 24]).reshape([2, 4, 3])?;
     /// assert_eq!(image.view::<u8>()?.permute(&[2, 0, 1])?.shape(), [3, 2, 4]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -164,7 +164,7 @@ pub trait Parts: Sized {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let tensor = Tensor::from([1, 2, 3]).reshape(&[1, 3])?;
+    /// let tensor = Tensor::from([1, 2, 3]).reshape([1, 3])?;
     /// assert_eq!(tensor.view::<i32>()?.squeeze(0)?.shape(), [3]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -198,10 +198,10 @@ pub trait Parts: Sized {
     /// ```
     /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3, 4, 5, 6]);
-    /// let matrix = tensor.view::<i32>()?.reshape(&[-1, 2])?;
+    /// let matrix = tensor.view::<i32>()?.reshape([-1, 2])?;
     /// assert_eq!((matrix.shape(), matrix.get(&[1, 0])), (&[3, 2][..], Some(3)));
     /// // The transposed matrix has no such strides.
-    /// assert!(matrix.transpose().reshape(&[6]).is_err());
+    /// assert!(matrix.transpose().reshape([6]).is_err());
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     ///
@@ -211,8 +211,8 @@ pub trait Parts: Sized {
     /// elements would have to be copied. [`Descriptor`](Error::Descriptor) if the shape of a tensor without
     /// elements has extents whose product overflows, or if there are more than
     /// [`MAX_NDIM`](crate::MAX_NDIM) axes.
-    fn reshape(self, shape: &[i64]) -> Result<Self::Part, Error> {
-        self.cut(Cut::Reshape(shape))
+    fn reshape(self, shape: impl Shape) -> Result<Self::Part, Error> {
+        shape.with_extents(|shape| self.cut(Cut::Reshape(shape)))
     }
 
     /// Repeats the elements along axes of extent 1, and along new axes in front. The part is read-only,
@@ -222,7 +222,7 @@ pub trait Parts: Sized {
     /// ```
     /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2]);
-    /// let rows = tensor.view::<i32>()?.broadcast_to(&[3, 2])?;
+    /// let rows = tensor.view::<i32>()?.broadcast_to([3, 2])?;
     /// assert_eq!(rows.to_vec(), [1, 2, 1, 2, 1, 2]);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
@@ -230,7 +230,7 @@ pub trait Parts: Sized {
     /// ```compile_fail,E0277
     /// # use dlbridge::{Parts, Tensor};
     /// let mut tensor = Tensor::from([1, 2]);
-    /// tensor.view_mut::<i32>()?.broadcast_to(&[3, 2])?.fill(0);
+    /// tensor.view_mut::<i32>()?.broadcast_to([3, 2])?.fill(0);
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     ///
@@ -238,11 +238,11 @@ pub trait Parts: Sized {
     ///
     /// [`Part`](Error::Part) if the shape does not fit, or
     /// [`SizeOverflow`](crate::DescriptorError::SizeOverflow).
-    fn broadcast_to(self, shape: &[i64]) -> Result<Self::Part, Error>
+    fn broadcast_to(self, shape: impl Shape) -> Result<Self::Part, Error>
     where
         Self: Copy,
     {
-        self.cut(Cut::Broadcast(shape))
+        shape.with_extents(|shape| self.cut(Cut::Broadcast(shape)))
     }
 
     /// The elements of an axis before an index, and those from the index on. [`TensorMut`] and [`ViewMut`]
@@ -349,8 +349,8 @@ impl Tensor {
     /// # Errors
     ///
     /// As for [`Parts::broadcast_to`]. The tensor is dropped then.
-    pub fn broadcast_to(self, shape: &[i64]) -> Result<Self, Error> {
-        self.cut(Cut::Broadcast(shape))
+    pub fn broadcast_to(self, shape: impl Shape) -> Result<Self, Error> {
+        shape.with_extents(|shape| self.cut(Cut::Broadcast(shape)))
     }
 }
 
@@ -364,7 +364,7 @@ impl Tensor {
 /// ```
 /// use dlbridge::{Parts, Tensor};
 ///
-/// let tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
+/// let tensor = Tensor::from(vec![1.0_f32, 2.0, 3.0, 4.0]).reshape([2, 2])?;
 /// let part = tensor.view::<f32>()?.transpose().slice(0, 1..)?;
 /// assert_eq!(part.iter().sum::<f32>(), 6.0);
 /// assert_eq!(part.view().map(f64::from), [2.0, 4.0]);

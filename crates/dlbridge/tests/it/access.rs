@@ -248,7 +248,7 @@ impl Deref for Fickle {
 #[test]
 fn a_guard_that_lends_another_array_each_time_is_described_as_it_was_borrowed() {
     let fickle = |first| {
-        let matrix = numbers().reshape(&[1, 3]).expect("as many");
+        let matrix = numbers().reshape([1, 3]).expect("as many");
         let longer = Tensor::from(vec![4, 5, 6, 7]);
         Fickle([numbers(), longer, matrix].map(Weights), AtomicUsize::new(first))
     };

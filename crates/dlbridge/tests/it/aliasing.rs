@@ -112,7 +112,7 @@ fn a_callee_that_scribbles_over_a_borrowed_descriptor_changes_nothing_here() {
 fn an_export_outlives_the_function_that_returned_it() {
     fn give() -> *mut DLManagedTensorVersioned {
         let values: Vec<u16> = (0..50).collect();
-        Tensor::builder(values).shape(&[5, 10]).build::<u16>().expect("it fits").into_raw()
+        Tensor::builder(values).shape([5, 10]).build::<u16>().expect("it fits").into_raw()
     }
     fn use_the_stack() -> u64 {
         std::hint::black_box([0x5a5a_5a5a_u64; 512]).iter().fold(0, |x, y| x ^ y)

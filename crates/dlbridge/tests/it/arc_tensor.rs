@@ -231,15 +231,15 @@ fn many_threads_read_one_tensor() {
 
 #[test]
 fn a_row_is_the_part_at_an_index_of_the_first_axis() {
-    let whole = Tensor::from((0..24).collect::<Vec<i32>>()).reshape(&[2, 3, 4]).expect("as many");
+    let whole = Tensor::from((0..24).collect::<Vec<i32>>()).reshape([2, 3, 4]).expect("as many");
     let whole = whole.into_shared();
-    let empty = Tensor::zeros(DType::I32, &[3, 0]).expect("no memory").into_shared();
+    let empty = Tensor::zeros(DType::I32, [3, 0]).expect("no memory").into_shared();
     let layouts = [
         whole.clone(),
         whole.permute(&[2, 0, 1]).expect("its axes"),
         whole.flip(0).expect("an axis"),
-        whole.reshape(&[24]).expect("as many"),
-        whole.broadcast_to(&[2, 2, 3, 4]).expect("repeated"),
+        whole.reshape([24]).expect("as many"),
+        whole.broadcast_to([2, 2, 3, 4]).expect("repeated"),
         empty,
     ];
     for tensor in layouts {
@@ -256,7 +256,7 @@ fn a_row_is_the_part_at_an_index_of_the_first_axis() {
         let part = Tensor::from(tensor.clone()).select(0, extent).expect_err("no index");
         assert_eq!(refused, part.to_string());
     }
-    let scalar = whole.reshape(&[24]).and_then(|line| line.select(0, 0)).expect("an element");
+    let scalar = whole.reshape([24]).and_then(|line| line.select(0, 0)).expect("an element");
     let part = Tensor::from(scalar.clone()).select(0, 0).expect_err("no axis").to_string();
     assert_eq!(scalar.select(0, 0).expect_err("no axis").to_string(), part);
 }

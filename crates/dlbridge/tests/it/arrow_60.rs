@@ -179,13 +179,13 @@ fn misuse_is_refused() {
         PrimitiveArray::<Float64Type>::try_from(numbers()).map(drop),
         Err(Error::DTypeMismatch { .. })
     ));
-    let matrix = Tensor::builder(vec![1_i32; 4]).shape(&[2, 2]).build().expect("it fits");
+    let matrix = Tensor::builder(vec![1_i32; 4]).shape([2, 2]).build().expect("it fits");
     let ndim = other_ndim(1, 2);
     assert_eq!(Int32Array::try_from(matrix).map(drop), Err(ndim.clone()));
     let scalar = other_ndim(1, 0);
     assert_eq!(Int32Array::try_from(Tensor::scalar(1)).map(drop), Err(scalar.clone()));
     assert_eq!(ArrayRef::try_from(Tensor::scalar(1)).map(drop), Err(scalar));
-    let gaps = || Tensor::builder(vec![1_i32; 4]).shape(&[2]).strides(&[2]).build().expect("fits");
+    let gaps = || Tensor::builder(vec![1_i32; 4]).shape([2]).strides([2]).build().expect("fits");
     assert!(matches!(Buffer::try_from(gaps()), Err(Error::NotContiguous { .. })));
     assert!(matches!(Int32Array::try_from(gaps()), Err(Error::NotContiguous { .. })));
     let odd = || {
@@ -344,7 +344,7 @@ fn what_is_no_number_is_refused() {
 fn axes_become_lists_over_the_same_memory() {
     let values: Vec<i32> = (0..24).collect();
     let data = values.as_ptr();
-    let tensor = Tensor::builder(values).shape(&[2, 3, 4]).build::<i32>().expect("it fits");
+    let tensor = Tensor::builder(values).shape([2, 3, 4]).build::<i32>().expect("it fits");
     let array = ArrayRef::try_from(tensor).expect("exclusive");
     assert_eq!(array.len(), 2);
     let rows = array.as_fixed_size_list().value(1);
@@ -362,7 +362,7 @@ fn every_number_has_an_array() {
         "float32", "float64",
     ] {
         let dtype: DType = name.parse().expect("a name");
-        let tensor = Tensor::zeros(dtype, &[2, 2]).expect("small");
+        let tensor = Tensor::zeros(dtype, [2, 2]).expect("small");
         let data = tensor.data_ptr();
         let array = ArrayRef::try_from(tensor).expect("exclusive");
         let again = Tensor::try_from(array).expect("no nulls");
@@ -374,7 +374,7 @@ fn every_number_has_an_array() {
 fn extents_beyond_a_list_are_refused() {
     let huge = i64::from(i32::MAX) + 1;
     let empty = || {
-        let builder = Tensor::builder(Vec::<i32>::new()).shape(&[0, huge]);
+        let builder = Tensor::builder(Vec::<i32>::new()).shape([0, huge]);
         builder.build::<i32>().expect("legal")
     };
     let wanted = format!("found lists of {huge} items");
@@ -427,7 +427,7 @@ fn a_permuted_column_has_strides() {
 
 #[test]
 fn a_column_goes_there_and_back() {
-    let tensor = Tensor::builder((0..12).collect::<Vec<i32>>()).shape(&[2, 3, 2]);
+    let tensor = Tensor::builder((0..12).collect::<Vec<i32>>()).shape([2, 3, 2]);
     let tensor = tensor.build::<i32>().expect("it fits");
     let data = tensor.data_ptr();
     let (field, array) = adapter::into_fixed_shape_tensors(tensor, "x").expect("exclusive");

@@ -33,7 +33,7 @@ fn what_is_not_chosen_is_taken_from_the_owner() {
     let tensor = tensor.expect("it fits");
     assert_eq!(tensor.as_slice::<u16>(), Ok(&[2, 3][..]));
     assert_eq!((tensor.access(), tensor.flags()), (Access::Frozen, Flags::READ_ONLY));
-    let tensor = Tensor::builder(vec![1_u16, 2, 3]).shape(&[3, 1]).build::<u16>().expect("fits");
+    let tensor = Tensor::builder(vec![1_u16, 2, 3]).shape([3, 1]).build::<u16>().expect("fits");
     assert_eq!(tensor.strides(), [1, 1]);
 }
 
@@ -60,7 +60,7 @@ fn memory_may_be_read_as_another_dtype() {
         let tensor = builder.dtype(DType::U8).build::<u32>().expect("it fits");
         (tensor, Expected::new(&[8], &[1_u8, 2, 3, 4, 5, 6, 7, 8]))
     });
-    let builder = Tensor::builder(owner).dtype(DType::U16).shape(&[2]).strides(&[2]).offset(1);
+    let builder = Tensor::builder(owner).dtype(DType::U16).shape([2]).strides([2]).offset(1);
     let tensor = builder.build::<u32>().expect("it fits");
     assert_eq!(tensor.data_ptr().addr(), data.addr() + 2);
     assert_eq!(tensor.view::<u16>().expect("u16").to_vec(), [0x0403, 0x0807].map(u16::to_le));
@@ -87,7 +87,7 @@ fn an_owner_that_returns_less_the_second_time_is_out_of_bounds() {
     refused(Tensor::builder(owner).build::<u8>(), &wanted);
     let owner = Fickle { lengths: vec![3], memory: vec![] };
     let wanted = Error::OutOfBounds { low: 0, high: 4, size: 3 };
-    refused(Tensor::builder(owner).shape(&[4]).build::<u8>(), &wanted);
+    refused(Tensor::builder(owner).shape([4]).build::<u8>(), &wanted);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_owner_of_two_element_types_is_borrowed_as_the_one_that_was_asked_for() {
     let build = || Tensor::builder(Both(vec![1, 2, 3], vec![0.5]));
     let tensor = build().build_read_only::<f64>().expect("it fits");
     assert_eq!(tensor.as_slice::<f64>(), Ok(&[0.5][..]));
-    let tensor = build().shape(&[3]).build_read_only::<u8>().expect("it fits");
+    let tensor = build().shape([3]).build_read_only::<u8>().expect("it fits");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3][..]));
 }
 
@@ -130,7 +130,7 @@ fn a_counting_owner_conforms() {
         let values = [11, 9, 7, 5, 3, 1];
         let expected = Expected::new(&[2, 3], &values).strides(&[-6, -2]);
         let expected = expected.releases(owner.drops()).at(owner.as_ptr().wrapping_add(11));
-        let builder = Tensor::builder(owner).shape(&[2, 3]).strides(&[-6, -2]).offset(11);
+        let builder = Tensor::builder(owner).shape([2, 3]).strides([-6, -2]).offset(11);
         (builder.build::<i32>().expect("it fits"), expected)
     });
     conformance::owner(|| {
@@ -143,15 +143,15 @@ fn a_counting_owner_conforms() {
 
 #[test]
 fn zeros_are_zero_and_well_aligned() {
-    let mut tensor = Tensor::zeros(DType::F64, &[3, 5]).expect("fits");
+    let mut tensor = Tensor::zeros(DType::F64, [3, 5]).expect("fits");
     assert_eq!(tensor.as_slice::<f64>(), Ok(&[0.0; 15][..]));
     assert_eq!(tensor.data_ptr().addr() % 64, 0);
     assert_eq!(tensor.flags(), Flags::NONE);
     tensor.as_slice_mut::<f64>().expect("exclusive").fill(1.0);
     let unknown = DType { code: TypeCode(200), bits: 24, lanes: 3 };
-    assert_eq!(Tensor::zeros(unknown, &[7]).expect("fits").nbytes(), 63);
+    assert_eq!(Tensor::zeros(unknown, [7]).expect("fits").nbytes(), 63);
     conformance::owner(|| {
-        let tensor = Tensor::zeros(DType::U8, &[2, 2]).expect("fits");
+        let tensor = Tensor::zeros(DType::U8, [2, 2]).expect("fits");
         (tensor, Expected::new(&[2, 2], &[0_u8; 4]))
     });
 }
@@ -160,46 +160,46 @@ fn zeros_are_zero_and_well_aligned() {
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn zeros_that_fit_no_memory_are_refused() {
     let overflow = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
-    refused(Tensor::zeros(DType::U8, &[i64::MAX, 2]), &overflow("element count"));
-    refused(Tensor::zeros(DType::U16, &[i64::MAX]), &overflow("byte size"));
+    refused(Tensor::zeros(DType::U8, [i64::MAX, 2]), &overflow("element count"));
+    refused(Tensor::zeros(DType::U16, [i64::MAX]), &overflow("byte size"));
     refused(
-        Tensor::zeros(DType::U8, &[-1]),
+        Tensor::zeros(DType::U8, [-1]),
         &DescriptorError::NegativeExtent { axis: 0, extent: -1 }.into(),
     );
     refused(
-        Tensor::zeros(DType::U8, &[1; 65]),
+        Tensor::zeros(DType::U8, [1; 65]),
         &DescriptorError::NdimOutOfRange { ndim: 65 }.into(),
     );
     // a size that fits, but not when it is rounded up to the alignment
     for len in [i64::MAX, i64::MAX - 62] {
-        refused(Tensor::zeros(DType::U8, &[len]), &Error::OutOfMemory { size: len as usize });
+        refused(Tensor::zeros(DType::U8, [len]), &Error::OutOfMemory { size: len as usize });
     }
 }
 
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn a_copy_that_fits_no_memory_is_refused() {
-    let tensor = Tensor::builder(vec![1_u8]).shape(&[i64::MAX]).strides(&[0]).build::<u8>();
+    let tensor = Tensor::builder(vec![1_u8]).shape([i64::MAX]).strides([0]).build::<u8>();
     let tensor = tensor.expect("one byte, often");
     refused(tensor.to_contiguous(), &Error::OutOfMemory { size: isize::MAX as usize });
 }
 
 #[test]
 fn bytes_become_a_tensor_of_their_own() {
-    let tensor = Tensor::from_bytes(DType::U8, &[2, 2], &[1, 2, 3, 4]).expect("as many");
+    let tensor = Tensor::from_bytes(DType::U8, [2, 2], &[1, 2, 3, 4]).expect("as many");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[1, 2, 3, 4][..]));
     assert_eq!((tensor.access(), tensor.flags()), (Access::Exclusive, Flags::NONE));
     let mismatch =
         |wanted, found| Error::ShapeMismatch { field: ShapeField::Size, expected: wanted, found };
-    refused(Tensor::from_bytes(DType::F32, &[2], &[0; 7]), &mismatch(8, 7));
-    refused(Tensor::from_bytes(DType::F32, &[], &[]), &mismatch(4, 0));
-    let odd = Tensor::from_bytes(DType::BOOL, &[2], &[0, 2]).expect("any bytes");
+    refused(Tensor::from_bytes(DType::F32, [2], &[0; 7]), &mismatch(8, 7));
+    refused(Tensor::from_bytes(DType::F32, (), &[]), &mismatch(4, 0));
+    let odd = Tensor::from_bytes(DType::BOOL, [2], &[0, 2]).expect("any bytes");
     assert_eq!(odd.view::<bool>().expect("bool").to_vec(), [false, true]);
-    let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 3]).expect("as many");
+    let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, [3], &[0x21, 3]).expect("as many");
     assert_eq!(packed.nbytes(), 2);
     // found before any memory is asked for
     let huge = isize::MAX as usize;
-    refused(Tensor::from_bytes(DType::U8, &[huge as i64], &[0; 4]), &mismatch(huge, 4));
+    refused(Tensor::from_bytes(DType::U8, [huge as i64], &[0; 4]), &mismatch(huge, 4));
 }
 
 // Exports of memory that only the caller knows: of devices, or without a Rust slice.
@@ -229,7 +229,7 @@ fn device_memory_conforms() {
             let owner = CountingOwner::new([0_u8; 0]);
             let expected = Expected::<f32>::on(device, &[4, 8]).releases(owner.drops());
             let expected = expected.at(address(0x7000));
-            let builder = Tensor::builder(owner).dtype(DType::F32).shape(&[4, 8]);
+            let builder = Tensor::builder(owner).dtype(DType::F32).shape([4, 8]);
             let tensor = build(builder, address(0x7000), device, Flags::NONE);
             (tensor.expect("legal"), expected)
         });
@@ -242,7 +242,7 @@ fn host_memory_conforms_as_memory_that_others_may_write() {
         let mut owner: Vec<f64> = vec![1.0, 2.0, 3.0];
         let data = owner.as_mut_ptr();
         let expected = Expected::new(&[3], &[1.0_f64, 2.0, 3.0]).at(data).access(Access::Shared);
-        let builder = Tensor::builder(owner).dtype(DType::F64).shape(&[3]);
+        let builder = Tensor::builder(owner).dtype(DType::F64).shape([3]);
         (build(builder, data.cast(), Device::CPU, Flags::NONE).expect("legal"), expected)
     });
 }
@@ -251,7 +251,7 @@ fn host_memory_conforms_as_memory_that_others_may_write() {
 fn the_owner_comes_back_out() {
     let owner = CountingOwner::new([1_u8, 2]);
     let (drops, data) = (owner.drops(), owner.as_ptr());
-    let builder = Tensor::builder(owner).dtype(DType::U8).shape(&[2]);
+    let builder = Tensor::builder(owner).dtype(DType::U8).shape([2]);
     let tensor = build(builder, data.cast_mut().cast(), Device::CPU, Flags::NONE).expect("legal");
     let owner = tensor.into_owner::<CountingOwner<u8>>().expect("it is the owner");
     assert_eq!((owner.as_ref(), drops.count()), (&[1, 2][..], 0));
@@ -260,7 +260,7 @@ fn the_owner_comes_back_out() {
 #[test]
 fn shape_and_dtype_must_have_been_chosen() {
     let raw = |builder: Builder<Vec<u8>>| build(builder, address(64), Device::cuda(0), Flags::NONE);
-    let no_dtype = raw(Tensor::builder(vec![]).shape(&[1]));
+    let no_dtype = raw(Tensor::builder(vec![]).shape([1]));
     assert_eq!(no_dtype.map(drop), Err(Error::NotChosen { what: "dtype" }));
     let no_shape = raw(Tensor::builder(vec![]).dtype(DType::F32));
     assert_eq!(no_shape.map(drop), Err(Error::NotChosen { what: "shape" }));

@@ -112,7 +112,7 @@ fn every_type_goes_there_and_back() {
         "bfloat16", "float32", "float64", "bool",
     ] {
         let dtype: DType = name.parse().expect("a name");
-        let tensor = Tensor::zeros(dtype, &[2, 2]).expect("small");
+        let tensor = Tensor::zeros(dtype, [2, 2]).expect("small");
         let address = tensor.data_ptr();
         let data = TensorData::try_from(tensor).expect(name);
         assert_eq!(data.bytes().as_ptr().addr(), address.addr(), "{name}");

@@ -104,7 +104,7 @@ fn each_class_becomes_bytes_or_not() {
 fn gaps_other_types_and_device_memory_are_refused() {
     let wanted = Error::DTypeMismatch { found: DType::F32, expected: DType::U8 };
     assert_eq!(Bytes::try_from(Tensor::from([1.0_f32])), Err(wanted));
-    let every_second = Tensor::builder([0_u8; 6]).shape(&[3]).strides(&[2]).build::<u8>();
+    let every_second = Tensor::builder([0_u8; 6]).shape([3]).strides([2]).build::<u8>();
     let wanted = Error::NotContiguous { axis: 0, stride: 2, expected: 1 };
     assert_eq!(Bytes::try_from(every_second.expect("it fits")), Err(wanted));
     let device = "cuda:0".parse().expect("a name");

@@ -148,8 +148,7 @@ fn a_variable_is_refused_and_can_be_set() {
 
 #[test]
 fn a_tensor_that_is_not_moved_keeps_its_class() {
-    let make =
-        || Tensor::builder(vec![1_i64, 2, 3]).shape(&[2]).offset(1).build().expect("it fits");
+    let make = || Tensor::builder(vec![1_i64, 2, 3]).shape([2]).offset(1).build().expect("it fits");
     let frozen = || Tensor::from(make().into_frozen());
     let shared = || Tensor::from(make().into_shared());
     for tensor in [make(), frozen(), shared(), Tensor::from(shared().into_frozen())] {
@@ -208,7 +207,7 @@ fn a_copy_takes_every_layout_and_class() {
 fn types_that_candle_lacks_are_refused() {
     for name in ["bool", "int8", "uint64", "complex64", "float8_e5m2"] {
         let dtype: DType = name.parse().expect("a name");
-        let tensor = Tensor::zeros(dtype, &[2]).expect("small");
+        let tensor = Tensor::zeros(dtype, [2]).expect("small");
         let error = tensor.copy_as::<candle_core::Tensor>().map(drop).expect_err(name);
         let error = error.to_string();
         assert!(error.starts_with("dtype: expected uint8"), "{error}");
@@ -223,7 +222,7 @@ fn types_that_candle_lacks_are_refused() {
 fn a_vector_moves_into_candle() {
     let values = vec![1_i64, 2, 3, 4, 5];
     let address = values.as_ptr();
-    let tensor = Tensor::builder(values).shape(&[2, 2]).build::<i64>().expect("it fits");
+    let tensor = Tensor::builder(values).shape([2, 2]).build::<i64>().expect("it fits");
     let candle = tensor.into_as::<candle_core::Tensor>().expect("a vector");
     assert_eq!((start(&candle), candle.dims()), (address, &[2, 2][..]));
     assert_eq!(candle.to_vec2::<i64>().expect("int64"), [[1, 2], [3, 4]]);
@@ -235,9 +234,9 @@ fn a_vector_moves_into_candle() {
 fn what_is_no_such_vector_comes_back_as_it_was() {
     let vector = || vec![1_i64, 2, 3, 4];
     for tensor in [
-        Tensor::builder(vector()).shape(&[3]).offset(1).build::<i64>().expect("it fits"),
-        Tensor::builder(vector()).shape(&[2]).strides(&[2]).build::<i64>().expect("it fits"),
-        Tensor::builder(vector()).shape(&[0]).build::<i64>().expect("it fits"),
+        Tensor::builder(vector()).shape([3]).offset(1).build::<i64>().expect("it fits"),
+        Tensor::builder(vector()).shape([2]).strides([2]).build::<i64>().expect("it fits"),
+        Tensor::builder(vector()).shape([0]).build::<i64>().expect("it fits"),
         Tensor::builder(vector()).dtype(DType::F64).build::<i64>().expect("it fits"),
         Tensor::from([1_i64, 2]),
         Tensor::from(vec![true]),

@@ -15,7 +15,7 @@ fn expected() -> Expected<i32> {
 }
 
 fn tensor() -> Tensor {
-    Tensor::builder(VALUES).shape(&[2, 3]).build::<i32>().expect("it fits")
+    Tensor::builder(VALUES).shape([2, 3]).build::<i32>().expect("it fits")
 }
 
 #[test]

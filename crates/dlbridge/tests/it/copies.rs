@@ -105,7 +105,7 @@ fn doubled_of(values: &[u32]) -> Vec<u64> {
 #[test]
 fn truth_values_of_strange_bytes_are_copied_as_truth_values() {
     let bytes: Vec<u8> = (0..=255).collect();
-    let tensor = Tensor::builder(bytes).dtype(DType::BOOL).shape(&[16, 16]).strides(&[1, 16]);
+    let tensor = Tensor::builder(bytes).dtype(DType::BOOL).shape([16, 16]).strides([1, 16]);
     let tensor = tensor.build().expect("a byte each");
     let values = tensor.view::<bool>().expect("the dtype").to_vec();
     assert_eq!(values.iter().filter(|value| !**value).count(), 1);
@@ -113,7 +113,7 @@ fn truth_values_of_strange_bytes_are_copied_as_truth_values() {
 
 #[test]
 fn every_element_of_a_strided_view_is_filled_and_none_between() {
-    let tensor = Tensor::builder(vec![0_i16; 60]).shape(&[3, 4]).strides(&[1, 10]).offset(5);
+    let tensor = Tensor::builder(vec![0_i16; 60]).shape([3, 4]).strides([1, 10]).offset(5);
     let mut tensor = tensor.build().expect("inside the memory");
     tensor.view_mut::<i16>().expect("exclusive").fill(7);
     let owner: Vec<i16> = tensor.into_owner().expect("of a vector");
@@ -144,13 +144,13 @@ fn views_of_two_shapes_are_refused() {
 /// 0 to 23 in four layouts of shape 4 x 6.
 fn layouts() -> Vec<Tensor> {
     let numbers = || Tensor::from((0..24).collect::<Vec<i32>>());
-    let with_gaps = || Tensor::from(vec![0; 96]).reshape(&[8, 12]).expect("as many");
+    let with_gaps = || Tensor::from(vec![0; 96]).reshape([8, 12]).expect("as many");
     let mut gaps = with_gaps().step_by(0, 2).and_then(|part| part.step_by(1, -2)).expect("parts");
     gaps.view_mut::<i32>()
         .and_then(|mut view| view.copy_from_slice(&(0..24).collect::<Vec<_>>()))
         .expect("as many");
-    let columns = numbers().reshape(&[6, 4]).expect("as many").transpose();
-    vec![numbers().reshape(&[4, 6]).expect("as many"), columns, gaps]
+    let columns = numbers().reshape([6, 4]).expect("as many").transpose();
+    vec![numbers().reshape([4, 6]).expect("as many"), columns, gaps]
 }
 
 fn values(tensor: &Tensor) -> Vec<i32> {
@@ -191,18 +191,18 @@ fn many_threads_write_the_same_as_one() -> Result<(), Error> {
 
 #[test]
 fn shapes_that_do_not_fit_are_refused() -> Result<(), Error> {
-    let mut target = Tensor::from(vec![1; 6]).reshape(&[2, 3])?;
+    let mut target = Tensor::from(vec![1; 6]).reshape([2, 3])?;
     let two = Tensor::from([7, 8]);
     for shape in [&[2][..], &[1, 2], &[2, 1, 1]] {
         let other = two.as_tensor_ref().reshape(shape)?;
         let error = target.view_mut::<i32>()?.assign(&other.view()?).unwrap_err();
         assert!(matches!(error, Error::Part { .. }), "{error}");
     }
-    target.view_mut::<i32>()?.assign(&two.as_tensor_ref().reshape(&[2, 1])?.view()?)?;
+    target.view_mut::<i32>()?.assign(&two.as_tensor_ref().reshape([2, 1])?.view()?)?;
     assert_eq!(values(&target), [7, 7, 7, 8, 8, 8]);
     target.view_mut::<i32>()?.assign(&Tensor::scalar(5).view()?)?;
     assert_eq!(values(&target), [5; 6]);
-    let nothing = Tensor::from(Vec::<i32>::new()).reshape(&[0, 3])?;
+    let nothing = Tensor::from(Vec::<i32>::new()).reshape([0, 3])?;
     assert!(target.view_mut::<i32>()?.assign(&nothing.view()?).is_err());
     Ok(())
 }
@@ -236,9 +236,9 @@ fn chunks_of_nothing_and_of_what_overlaps() -> Result<(), Error> {
     let mut empty = Tensor::from(Vec::<i32>::new());
     assert_eq!(empty.view_mut::<i32>()?.into_chunks(0, 2)?.count(), 0);
     // Lazily: there are 2^40 of them.
-    let mut long = Tensor::from(Vec::<i32>::new()).reshape(&[1 << 40, 0])?;
+    let mut long = Tensor::from(Vec::<i32>::new()).reshape([1_i64 << 40, 0])?;
     assert_eq!(long.view_mut::<i32>()?.into_chunks(0, 1)?.take(3).count(), 3);
-    let windows = Tensor::builder(vec![1, 2, 3]).shape(&[2, 2]).strides(&[1, 1]);
+    let windows = Tensor::builder(vec![1, 2, 3]).shape([2, 2]).strides([1, 1]);
     let mut windows = windows.build::<i32>()?;
     let error = windows.view_mut::<i32>()?.into_chunks(0, 1).unwrap_err();
     assert_eq!(error, Error::Overlapping);
@@ -283,7 +283,7 @@ fn nothing_beside_the_elements_is_written() {
     let packed = DType { bits: 4, ..DType::U8 };
     let mut room = [0xff_u8; 4];
     let data: *mut c_void = room.as_mut_ptr().cast();
-    let builder = Tensor::builder(()).dtype(packed).shape(&[3]);
+    let builder = Tensor::builder(()).dtype(packed).shape([3]);
     // SAFETY: three elements take two bytes of the four, which outlive the tensor.
     let tensor = unsafe { builder.build_raw(data, Device::CPU, Flags::NONE) }.expect("legal");
     drop(claim(tensor).expect("contiguous and writable"));
@@ -292,7 +292,7 @@ fn nothing_beside_the_elements_is_written() {
 
 #[test]
 fn tensors_without_elements_have_nothing_to_zero() {
-    let builder = Tensor::builder(()).dtype(DType::F64).shape(&[0, 3]);
+    let builder = Tensor::builder(()).dtype(DType::F64).shape([0, 3]);
     // SAFETY: there are no elements.
     let tensor = unsafe { builder.build_raw(ptr::null_mut(), Device::CPU, Flags::NONE) };
     let tensor = claim(tensor.expect("legal")).expect("contiguous and writable");
@@ -301,7 +301,7 @@ fn tensors_without_elements_have_nothing_to_zero() {
 
 #[test]
 fn memory_of_a_device_is_not_touched() {
-    let builder = Tensor::builder(()).dtype(DType::F32).shape(&[1 << 20]);
+    let builder = Tensor::builder(()).dtype(DType::F32).shape([1 << 20]);
     let nowhere = ptr::without_provenance_mut(0x7000);
     // SAFETY: nobody reads or writes there.
     let tensor = unsafe { builder.build_raw(nowhere, Device::cuda(0), Flags::NONE) };
@@ -314,7 +314,7 @@ fn what_is_refused_is_released_once() {
     let refused = |strides: &[i64], flags| {
         let owner = CountingOwner::new([7_u8; 8]);
         let (drops, data) = (owner.drops(), owner.as_ptr().cast_mut().cast());
-        let builder = Tensor::builder(owner).dtype(DType::U8).shape(&[4]).strides(strides);
+        let builder = Tensor::builder(owner).dtype(DType::U8).shape([4]).strides(strides);
         // SAFETY: the memory is the owner's.
         let tensor = unsafe { builder.build_raw(data, Device::CPU, flags) }.expect("legal");
         let error = claim(tensor).map(drop).expect_err("no memory to write to");
@@ -330,10 +330,10 @@ fn what_is_refused_is_released_once() {
 #[test]
 fn zeros_of_each_size_are_zeros_where_other_values_were() {
     for size in (0..80).chain(940..1040) {
-        let mut used = Tensor::zeros(DType::U8, &[size]).expect("memory");
+        let mut used = Tensor::zeros(DType::U8, [size]).expect("memory");
         used.as_slice_mut::<u8>().expect("exclusive").fill(7);
         drop(used);
-        let tensor = Tensor::zeros(DType::U8, &[size]).expect("memory");
+        let tensor = Tensor::zeros(DType::U8, [size]).expect("memory");
         let bytes = tensor.as_slice::<u8>().expect("exclusive");
         assert!(bytes.iter().all(|&byte| byte == 0) && bytes.len() as i64 == size, "{size}");
         assert_eq!(tensor.data_ptr().addr() % 64, 0, "{size}");

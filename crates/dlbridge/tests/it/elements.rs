@@ -23,7 +23,7 @@ fn passes<T: Plain + PartialEq + Debug>(dtype: DType, values: [T; 6]) {
     conformance::owner(|| {
         let owner = values.to_vec();
         let expected = Expected::new(&[2, 3], &values).at(owner.as_ptr()).read_only();
-        (Tensor::builder(owner).shape(&[2, 3]).build_read_only::<T>().expect("it fits"), expected)
+        (Tensor::builder(owner).shape([2, 3]).build_read_only::<T>().expect("it fits"), expected)
     });
     assert_eq!(conformance::reader(|tensor| Vec::<T>::try_from(tensor)), []);
     let refused = conformance::reader(|tensor| Ok(tensor.as_slice::<T>()?.to_vec()));

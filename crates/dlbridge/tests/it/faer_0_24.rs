@@ -36,7 +36,7 @@ fn counted(rows: usize, columns: usize) -> Mat<i32> {
 }
 
 fn six(strides: &[i64], at: usize) -> Tensor {
-    let builder = Tensor::builder(SIX).shape(&[2, 3]).strides(strides).offset(at);
+    let builder = Tensor::builder(SIX).shape([2, 3]).strides(strides).offset(at);
     builder.build::<i32>().expect("it fits")
 }
 
@@ -155,7 +155,7 @@ fn a_view_is_the_tensors_own_memory() {
 fn products_over_odd_strides_are_right() {
     let values: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     for (strides, at) in [([3, 1], 0), ([1, 2], 0), ([-3, -1], 5), ([3, -1], 2), ([0, 2], 0)] {
-        let builder = Tensor::builder(values).shape(&[2, 3]).strides(&strides).offset(at);
+        let builder = Tensor::builder(values).shape([2, 3]).strides(strides).offset(at);
         let tensor = builder.build::<f64>().expect("it fits");
         let (view, copy) = (tensor.view_as::<MatRef<f64>>(), tensor.copy_as::<Mat<f64>>());
         let (view, copy) = (view.expect("exclusive"), copy.expect("host"));
@@ -253,7 +253,7 @@ fn overlapping_elements_are_read_but_not_borrowed_mutably() {
         );
         assert_eq!(tensor.view_mut_as::<MatMut<i32>>().map(|_| ()), Err(Error::Overlapping));
     }
-    let builder = Tensor::builder([1_i32]).shape(&[4]).strides(&[0]);
+    let builder = Tensor::builder([1_i32]).shape([4]).strides([0]);
     let mut tensor = builder.build::<i32>().expect("it fits");
     assert_eq!(tensor.view_mut_as::<ColMut<i32>>().map(|_| ()), Err(Error::Overlapping));
 }
@@ -293,7 +293,7 @@ fn columns_between_those_of_a_view_stay_with_their_holder() {
 fn a_matrix_given_away_is_released_once_on_another_thread() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
-    let tensor = Tensor::builder(owner).shape(&[2, 3]).build::<i32>().expect("it fits");
+    let tensor = Tensor::builder(owner).shape([2, 3]).build::<i32>().expect("it fits");
     assert_eq!(tensor.view_as::<MatRef<i32>>().expect("exclusive")[(1, 2)], 6);
     drops.expect(0, "before the drop");
     std::thread::spawn(move || drop(tensor)).join().expect("no panic");

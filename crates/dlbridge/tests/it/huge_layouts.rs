@@ -51,21 +51,21 @@ fn a_builder_refuses_what_wraps() {
 
 #[test]
 fn a_builder_repeats_as_often_as_bytes_fit() {
-    let tensor = Tensor::builder(vec![7.0_f64]).shape(&[1 << 30, 1 << 29]).strides(&[0, 0]);
+    let tensor = Tensor::builder(vec![7.0_f64]).shape([1_i64 << 30, 1 << 29]).strides([0, 0]);
     let tensor = tensor.build::<f64>().expect("2^62 bytes");
     repeated(&tensor.as_tensor_ref(), &[1 << 30, 1 << 29], 7.0);
 }
 
 #[test]
 fn new_memory_is_refused_where_it_does_not_fit() {
-    assert_eq!(Tensor::zeros(DType::U8, &[1 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
-    assert_eq!(Tensor::zeros(DType::F64, &[1 << 60]).map(drop), Err(BYTES));
-    assert_eq!(Tensor::from_bytes(DType::F64, &[1 << 61, 8], &[]).map(drop), Err(ELEMENTS));
+    assert_eq!(Tensor::zeros(DType::U8, [1_i64 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
+    assert_eq!(Tensor::zeros(DType::F64, [1_i64 << 60]).map(drop), Err(BYTES));
+    assert_eq!(Tensor::from_bytes(DType::F64, [1_i64 << 61, 8], &[]).map(drop), Err(ELEMENTS));
     assert!(matches!(
-        Tensor::zeros(DType::U8, &[1; 65]),
+        Tensor::zeros(DType::U8, [1; 65]),
         Err(Error::Descriptor(DescriptorError::NdimOutOfRange { ndim: 65 }))
     ));
-    let empty = Tensor::zeros(DType::F64, &[i64::MAX, 0]).expect("no elements");
+    let empty = Tensor::zeros(DType::F64, [i64::MAX, 0]).expect("no elements");
     assert_eq!((empty.len(), empty.nbytes()), (0, 0));
     assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
     assert_eq!(empty.as_tensor_ref().to_contiguous().expect("none").len(), 0);
@@ -258,16 +258,19 @@ mod arrow_60 {
 /// 2^40 indices of one element: the loop would take minutes.
 #[test]
 fn a_broadcast_axis_is_filled_once() {
-    let repeated = Tensor::builder(vec![1_u8, 2, 3]).shape(&[2, 1 << 40]).strides(&[2, 0]);
+    let repeated = Tensor::builder(vec![1_u8, 2, 3]).shape([2, 1_i64 << 40]).strides([2, 0]);
     let mut tensor = repeated.build::<u8>().expect("two elements");
     tensor.view_mut::<u8>().expect("exclusive").fill(7);
     assert_eq!(tensor.into_owner::<Vec<u8>>().expect("the vector"), [7, 2, 7]);
     let mut scalar =
-        Tensor::builder([1_u8]).shape(&[1 << 40]).strides(&[0]).build::<u8>().expect("one");
+        Tensor::builder([1_u8]).shape([1_i64 << 40]).strides([0]).build::<u8>().expect("one");
     scalar.view_mut::<u8>().expect("exclusive").fill(9);
     assert_eq!(scalar.view::<u8>().expect("host").get(&[1 << 39]), Some(9));
-    let mut empty =
-        Tensor::builder([1_u8]).shape(&[1 << 40, 0]).strides(&[0, 1]).build::<u8>().expect("none");
+    let mut empty = Tensor::builder([1_u8])
+        .shape([1_i64 << 40, 0])
+        .strides([0, 1])
+        .build::<u8>()
+        .expect("none");
     empty.view_mut::<u8>().expect("exclusive").fill(9);
     assert_eq!(empty.into_owner::<[u8; 1]>().expect("the array"), [1]);
 }
@@ -308,7 +311,7 @@ fn copies_without_memory_are_errors() {
     }
     #[cfg(feature = "image-0_25")]
     {
-        let picture = Tensor::from([7_u8]).broadcast_to(&[(1 << 32) - 1, (1 << 28) - 1, 3]);
+        let picture = Tensor::from([7_u8]).broadcast_to([(1_i64 << 32) - 1, (1 << 28) - 1, 3]);
         let copy = picture.expect("described").copy_as::<image::RgbImage>();
         assert!(matches!(copy.map(drop), Err(Error::OutOfMemory { .. })));
     }
@@ -333,9 +336,9 @@ fn vectors_without_memory_are_panics_that_name_their_size() {
 #[cfg(any(feature = "faer-0_24", feature = "nalgebra-0_35", feature = "ndarray-0_17"))]
 #[test]
 fn copies_of_nothing_end_at_once_whatever_the_extents() {
-    let shapes = [[0, 1 << 62], [1 << 55, 0], [0, 0]];
+    let shapes = [[0, 1_i64 << 62], [1 << 55, 0], [0, 0]];
     for shape in shapes {
-        let tensor = Tensor::zeros(DType::F64, &shape).expect("no elements");
+        let tensor = Tensor::zeros(DType::F64, shape).expect("no elements");
         let _expected = (shape[0] as usize, shape[1] as usize);
         #[cfg(feature = "faer-0_24")]
         {

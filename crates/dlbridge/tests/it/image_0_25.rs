@@ -121,7 +121,7 @@ fn an_image_comes_back_out_as_it_was() {
 
 #[test]
 fn an_image_is_the_tensors_own_memory() {
-    let mut tensor = Tensor::builder(samples::<u16>(24)).shape(&[2, 3, 4]).build::<u16>();
+    let mut tensor = Tensor::builder(samples::<u16>(24)).shape([2, 3, 4]).build::<u16>();
     let tensor = tensor.as_mut().expect("it fits");
     let data = tensor.data_ptr().cast::<u16>().cast_const();
     let image = tensor.view_as::<ImageBuffer<Rgba<u16>, &[u16]>>().expect("exclusive");
@@ -130,7 +130,7 @@ fn an_image_is_the_tensors_own_memory() {
     let copy = tensor.copy_as::<ImageBuffer<Rgba<u16>, Vec<u16>>>().expect("host");
     assert_eq!(copy.as_raw(), image.as_raw());
     assert_ne!(copy.as_ptr(), data);
-    let gray = Tensor::builder(samples::<u8>(6)).shape(&[2, 3]).build::<u8>().expect("it fits");
+    let gray = Tensor::builder(samples::<u8>(6)).shape([2, 3]).build::<u8>().expect("it fits");
     let image =
         gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().expect("two axes do for one channel");
     assert_eq!((image.dimensions(), image.get_pixel(0, 1).0), ((3, 2), [4]));
@@ -219,7 +219,7 @@ fn another_pixel_type_is_refused() {
     let gray = Tensor::from([0_u8; 4]);
     let wanted = other_ndim(3, 1);
     assert_eq!(gray.view_as::<ImageBuffer<Luma<u8>, &[u8]>>().map(|_| ()), Err(wanted));
-    let builder = Tensor::builder([0_u8; 0]).shape(&[1 << 32, 0, 3]);
+    let builder = Tensor::builder([0_u8; 0]).shape([1_i64 << 32, 0, 3]);
     let wide = builder.build::<u8>().expect("no elements");
     let wanted = Error::ShapeMismatch {
         field: ShapeField::ExtentAtMost { axis: 0 },
@@ -233,7 +233,7 @@ fn another_pixel_type_is_refused() {
 fn an_owning_image_releases_its_tensor_once_on_another_thread() {
     let owner = CountingOwner::new(samples::<u8>(12));
     let drops = owner.drops();
-    let tensor = Tensor::builder(owner).shape(&[2, 2, 3]).build::<u8>().expect("it fits");
+    let tensor = Tensor::builder(owner).shape([2, 2, 3]).build::<u8>().expect("it fits");
     let data = tensor.data_ptr().cast::<u8>().cast_const();
     let image = tensor.into_as::<ImageBuffer<Rgb<u8>, TensorSliceMut<u8>>>().expect("exclusive");
     assert_eq!(image.as_ptr(), data);

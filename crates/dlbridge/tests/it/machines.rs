@@ -19,7 +19,7 @@ mod of_32_bits {
             let found = Tensor::zeros(DType::U8, shape).map(drop);
             assert_eq!(found, Err(ELEMENTS), "{shape:?}");
         }
-        assert_eq!(Tensor::zeros(DType::U8, &[1 << 31]).map(drop), Err(ELEMENTS));
+        assert_eq!(Tensor::zeros(DType::U8, &[1_i64 << 31]).map(drop), Err(ELEMENTS));
         assert_eq!(Tensor::zeros(DType::F64, &[1 << 28]).map(drop), Err(BYTES));
     }
 

@@ -119,6 +119,7 @@ mod parts;
 mod protocol;
 mod releases;
 mod rows;
+mod shapes;
 #[cfg(all(feature = "float8-0_7", feature = "microfloat-0_1", feature = "float4-0_2"))]
 mod small_floats;
 mod strides;

@@ -155,7 +155,7 @@ fn a_view_is_the_tensors_own_memory() {
 
 #[test]
 fn a_row_major_tensor_is_viewed_as_its_transpose() {
-    let mut tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
+    let mut tensor = Tensor::builder(SIX).shape([2, 3]).build::<i32>().expect("it fits");
     let data = tensor.data_ptr().cast::<i32>();
     let wanted = Error::StrideMismatch {
         axis: 0,
@@ -291,7 +291,7 @@ fn rows_between_those_of_a_view_stay_with_their_holder() {
 #[test]
 fn overlapping_columns_are_read_but_not_borrowed_mutably() {
     for stride in [0, 1] {
-        let builder = Tensor::builder(SIX).shape(&[3, 4]).strides(&[1, stride]);
+        let builder = Tensor::builder(SIX).shape([3, 4]).strides([1, stride]);
         let mut tensor = builder.build::<i32>().expect("it fits");
         let view = tensor.view_as::<DMatrixView<i32>>().expect("exclusive");
         assert_eq!(view, tensor.copy_as::<OMatrix<i32, Dyn, Dyn>>().expect("host"));
@@ -314,7 +314,7 @@ fn a_column_may_have_one_axis_or_two() {
         assert_eq!((column.shape(), column.as_slice()), ((6, 1), &SIX[..]));
         assert_eq!(tensor.copy_as::<OMatrix<i32, Dyn, U1>>(), Ok(DVector::from_row_slice(&SIX)));
     }
-    let every_second = Tensor::builder(SIX).shape(&[3]).strides(&[2]).build::<i32>();
+    let every_second = Tensor::builder(SIX).shape([3]).strides([2]).build::<i32>();
     let refused = every_second.expect("it fits").view_as::<DVectorView<i32>>().map(|_| ());
     let wanted = Error::StrideMismatch {
         axis: 0,
@@ -356,7 +356,7 @@ fn each_class_allows_its_own_borrows() {
 
 #[test]
 fn another_size_ndim_dtype_or_device_is_refused() {
-    let tensor = Tensor::builder(SIX).shape(&[2, 3]).build::<i32>().expect("it fits");
+    let tensor = Tensor::builder(SIX).shape([2, 3]).build::<i32>().expect("it fits");
     let refused = tensor.view_as::<MatrixView<i32, U3, Dyn, U1, Dyn>>().map(|_| ());
     assert_eq!(refused, Err(other_extent(0, 3, 2)));
     let refused = tensor.copy_as::<OMatrix<i32, Dyn, Const<2>>>().map(|_| ());
@@ -380,7 +380,7 @@ fn another_size_ndim_dtype_or_device_is_refused() {
 fn a_matrix_given_away_is_released_once_on_another_thread() {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
-    let tensor = Tensor::builder(owner).shape(&[2, 3]).strides(&[1, 2]).build::<i32>();
+    let tensor = Tensor::builder(owner).shape([2, 3]).strides([1, 2]).build::<i32>();
     let tensor = tensor.expect("it fits");
     let tensor = std::thread::spawn(move || {
         assert_eq!(

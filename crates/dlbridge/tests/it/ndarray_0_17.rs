@@ -255,7 +255,7 @@ fn an_exported_array_comes_back_as_an_array_of_cells() {
 const SIX: [i32; 6] = [1, 2, 3, 4, 5, 6];
 
 fn six(strides: &[i64], at: usize) -> Tensor {
-    let builder = Tensor::builder(SIX).shape(&[2, 3]).strides(strides).offset(at);
+    let builder = Tensor::builder(SIX).shape([2, 3]).strides(strides).offset(at);
     builder.build::<i32>().expect("it fits")
 }
 

@@ -73,9 +73,9 @@ fn a_slice_may_be_exported_again() {
     let drops = owner.drops();
     let slice: TensorSliceMut<i32> =
         Tensor::builder(owner).build::<i32>().and_then(Tensor::into_slice_mut).expect("exclusive");
-    let tensor = Tensor::builder(slice).shape(&[2, 2]).build::<i32>().expect("it fits");
+    let tensor = Tensor::builder(slice).shape([2, 2]).build::<i32>().expect("it fits");
     let slice: TensorSlice<i32> = tensor.into_slice().expect("exclusive");
-    let tensor = Tensor::builder(slice).shape(&[4]).build_read_only::<i32>().expect("it fits");
+    let tensor = Tensor::builder(slice).shape([4]).build_read_only::<i32>().expect("it fits");
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3, 4][..]));
     assert_eq!(tensor.access(), Access::Frozen);
     drop(tensor);
@@ -96,7 +96,7 @@ fn bytes_are_those_of_the_elements_at_any_address() {
     let foreign = Foreign::of_bytes(DType::FLOAT4_E2M1FN, &[3], &[0x21, 0x03]);
     let packed = import(foreign.class(Access::Exclusive)).expect("legal");
     assert_eq!(packed.as_bytes(), Ok(&[0x21, 0x03][..]));
-    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
+    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape([2, 2]).strides([1, 2]).build::<u16>();
     let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
     assert_eq!(rows.expect("it fits").as_bytes(), Err(wanted));
     let empty = import(Foreign::new::<u64>(&[0, 3], &[]).class(Access::Exclusive)).expect("legal");
@@ -128,7 +128,7 @@ fn bytes_of_memory_that_other_code_reaches_are_not_written() {
     assert_eq!(foreign.as_bytes_mut(), Err(Error::SharedMemory));
     let mut frozen = Tensor::from(Arc::<[u8]>::from([7]));
     assert_eq!(frozen.as_bytes_mut(), Err(Error::ReadOnly));
-    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape(&[2, 2]).strides(&[1, 2]).build::<u16>();
+    let rows = Tensor::builder([1_u16, 2, 3, 4]).shape([2, 2]).strides([1, 2]).build::<u16>();
     let wanted = Error::NotContiguous { axis: 0, stride: 1, expected: 2 };
     assert_eq!(rows.expect("it fits").as_bytes_mut(), Err(wanted));
 }

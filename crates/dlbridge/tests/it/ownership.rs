@@ -19,7 +19,7 @@ fn counted() -> (Tensor, Releases) {
 fn an_unused_builder_drops_the_owner_once() {
     let owner = CountingOwner::new([0_u8; 4]);
     let drops = owner.drops();
-    drop(Tensor::builder(owner).shape(&[2, 2]));
+    drop(Tensor::builder(owner).shape([2, 2]));
     assert_eq!(drops.count(), 1);
 }
 
@@ -32,10 +32,10 @@ fn a_refused_build_drops_the_owner_once() {
         assert!(builder.build::<u8>().is_err());
         assert_eq!(drops.count(), 1);
     };
-    refuse(|builder| builder.shape(&[5])); // found with the owner in the header
-    refuse(|builder| builder.shape(&[-1])); // found before
-    refuse(|builder| builder.shape(&[1; 65])); // found by the header
-    refuse(|builder| builder.shape(&[2]).strides(&[1, 1]));
+    refuse(|builder| builder.shape([5])); // found with the owner in the header
+    refuse(|builder| builder.shape([-1])); // found before
+    refuse(|builder| builder.shape([1; 65])); // found by the header
+    refuse(|builder| builder.shape([2]).strides([1, 1]));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_panic_in_the_owners_drop_is_an_ordinary_panic_in_rust() {
 fn a_panic_in_the_owners_drop_while_a_build_is_refused_is_an_ordinary_panic() {
     let owner = CountingOwner::new([1_u8]).panic_on_drop();
     let drops = owner.drops();
-    let build = || Tensor::builder(owner).shape(&[2]).build::<u8>().map(drop);
+    let build = || Tensor::builder(owner).shape([2]).build::<u8>().map(drop);
     let payload = catch_unwind(AssertUnwindSafe(build)).expect_err("it panics");
     assert_eq!(payload.downcast_ref(), Some(&PanicOnDrop));
     assert_eq!(drops.count(), 1);
@@ -133,7 +133,7 @@ fn an_owner_without_size_is_dropped_once() {
     assert_eq!((tensor.len(), DROPS.get()), (0, 0));
     delete(tensor.into_raw());
     assert_eq!(DROPS.get(), 1);
-    let tensor = Tensor::builder(Nothing).shape(&[0, 9]).build::<u8>().expect("nothing fits");
+    let tensor = Tensor::builder(Nothing).shape([0, 9]).build::<u8>().expect("nothing fits");
     let owner = tensor.into_owner::<Nothing>().expect("it is the owner");
     assert_eq!(DROPS.get(), 1);
     drop(owner);
@@ -203,7 +203,7 @@ fn an_owner_that_is_not_sync_is_never_touched_by_readers() {
     }
 
     let owner = NotSync(vec![1; 100], Cell::new(0));
-    let tensor = Tensor::builder(owner).shape(&[100]).build::<u32>().expect("it fits");
+    let tensor = Tensor::builder(owner).shape([100]).build::<u32>().expect("it fits");
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

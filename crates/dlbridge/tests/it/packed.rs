@@ -36,7 +36,7 @@ fn packed_elements_take_as_many_bytes_as_their_bits_fill() {
 
 #[test]
 fn packed_bytes_are_exported_as_they_are() {
-    let builder = Tensor::builder(vec![0x21_u8, 0x43, 0x05]).dtype(FP4).shape(&[5]);
+    let builder = Tensor::builder(vec![0x21_u8, 0x43, 0x05]).dtype(FP4).shape([5]);
     let tensor = builder.build::<u8>().expect("it fits");
     assert_eq!((tensor.len(), tensor.nbytes()), (5, 3));
     assert!(tensor.is_contiguous());
@@ -59,9 +59,9 @@ fn packed_bounds_are_counted_in_bits() {
 fn packed_elements_have_no_address_to_start_at() {
     let builder = || Tensor::builder(vec![0_u8; 4]).dtype(FP4);
     let wanted = Err(Error::SubByte { padded: false, dtype: FP4 });
-    assert_eq!(builder().shape(&[2]).offset(1).build::<u8>().map(drop), wanted);
-    assert_eq!(builder().shape(&[2]).offset(2).build::<u8>().map(drop), wanted);
-    let reversed = builder().shape(&[2]).strides(&[-1]).offset(1).build::<u8>();
+    assert_eq!(builder().shape([2]).offset(1).build::<u8>().map(drop), wanted);
+    assert_eq!(builder().shape([2]).offset(2).build::<u8>().map(drop), wanted);
+    let reversed = builder().shape([2]).strides([-1]).offset(1).build::<u8>();
     assert_eq!(reversed.map(drop), wanted);
     assert_eq!(builder().build::<u8>().map(drop), wanted, "how many there are is not known");
 }
@@ -69,7 +69,7 @@ fn packed_elements_have_no_address_to_start_at() {
 #[test]
 fn whole_bytes_of_narrow_lanes_are_addressed() {
     let dtype = FP4.with_lanes(2);
-    let builder = Tensor::builder(vec![1_u8, 2, 3]).dtype(dtype).shape(&[3]).strides(&[-1]);
+    let builder = Tensor::builder(vec![1_u8, 2, 3]).dtype(dtype).shape([3]).strides([-1]);
     let tensor = builder.offset(2).build::<u8>().expect("it fits");
     let copy = tensor.to_contiguous().expect("each is a byte");
     assert_eq!((copy.dtype(), bytes_of(&copy)), (dtype, vec![3, 2, 1]));
@@ -81,7 +81,7 @@ fn packed_elements_without_gaps_are_copied() {
         for len in 0..12 {
             let size = layout::nbytes(len, dtype, Flags::NONE).expect("it fits");
             let owner: Vec<u8> = (1..=size as u8).collect();
-            let builder = Tensor::builder(owner.clone()).dtype(dtype).shape(&[len as i64]);
+            let builder = Tensor::builder(owner.clone()).dtype(dtype).shape([len as i64]);
             let copy = builder.build::<u8>().expect("it fits").to_contiguous().expect("no gaps");
             assert_eq!((copy.dtype(), copy.len()), (dtype, len));
             assert_eq!(bytes_of(&copy), owner, "{dtype} x {len}");
@@ -98,7 +98,7 @@ fn packed_elements_with_gaps_are_not_copied() {
                 let places = (len - 1) * stride + 1;
                 let size = layout::nbytes(places, dtype, Flags::NONE).expect("it fits");
                 let builder = Tensor::builder(vec![1_u8; size]).dtype(dtype);
-                let builder = builder.shape(&[len as i64]).strides(&[stride as i64]);
+                let builder = builder.shape([len as i64]).strides([stride as i64]);
                 let tensor = builder.build::<u8>().expect("it fits");
                 let wanted = Err(Error::SubByte { padded: false, dtype });
                 assert_eq!(tensor.to_contiguous().map(drop), wanted, "{dtype} x {len} by {stride}");
@@ -132,7 +132,7 @@ fn padded_lanes_are_copied_padded() {
 
 #[test]
 fn zeros_may_be_packed() {
-    let tensor = Tensor::zeros(FP6, &[3, 3]).expect("fits");
+    let tensor = Tensor::zeros(FP6, [3, 3]).expect("fits");
     assert_eq!((tensor.nbytes(), bytes_of(&tensor)), (7, vec![0; 7]));
 }
 

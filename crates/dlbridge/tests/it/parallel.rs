@@ -90,7 +90,7 @@ proptest! {
 fn contiguous_elements_and_transposed_ones_are_written_in_place() {
     let mut tensor = Tensor::from((0..10_000_i64).collect::<Vec<_>>());
     tensor.view_mut::<i64>().expect("exclusive").par_map_inplace(|x| -x).expect("no overlap");
-    let mut tensor = tensor.reshape(&[100, 100]).expect("as many").transpose();
+    let mut tensor = tensor.reshape([100, 100]).expect("as many").transpose();
     tensor.view_mut::<i64>().expect("exclusive").par_map_inplace(|x| x - 1).expect("no overlap");
     let wanted: Vec<_> = (0..10_000).map(|x| -x - 1).collect();
     assert_eq!(values(&tensor.transpose()), wanted);
@@ -98,8 +98,8 @@ fn contiguous_elements_and_transposed_ones_are_written_in_place() {
 
 #[test]
 fn every_pair_of_rows_is_visited_with_its_number() {
-    let source = Tensor::from((0..300_i64).collect::<Vec<_>>()).reshape(&[100, 3]).expect("300");
-    let mut sums = Tensor::zeros(dlbridge::DType::I64, &[100, 1]).expect("memory");
+    let source = Tensor::from((0..300_i64).collect::<Vec<_>>()).reshape([100, 3]).expect("300");
+    let mut sums = Tensor::zeros(dlbridge::DType::I64, [100, 1]).expect("memory");
     let mut target = sums.view_mut::<i64>().expect("exclusive");
     let rows = target.par_rows_mut().expect("no overlap").zip(view(&source).par_rows());
     rows.enumerate().for_each(|(number, (mut sum, row))| {
@@ -112,7 +112,7 @@ fn every_pair_of_rows_is_visited_with_its_number() {
 fn broadcast_and_shared_memory_is_read() {
     let tensor = Tensor::from([1_i64, 2]).into_shared();
     let view = view(&tensor);
-    let repeated = view.broadcast_to(&[1000, 2]).expect("repeated");
+    let repeated = view.broadcast_to([1000, 2]).expect("repeated");
     assert_eq!(repeated.view().par_iter().sum::<i64>(), 3000);
     let one = Tensor::scalar(7_i64);
     assert_eq!(

@@ -21,7 +21,7 @@ fn refused<T>(part: Result<T, Error>) -> String {
 
 #[test]
 fn an_index_selects_what_one_part_after_the_other_does() -> Result<(), Error> {
-    let shared = Tensor::from((0..24).collect::<Vec<i32>>()).reshape(&[2, 3, 4])?.into_shared();
+    let shared = Tensor::from((0..24).collect::<Vec<i32>>()).reshape([2, 3, 4])?.into_shared();
     let back = Place::Range { first: 3, step: -2, count: 2 };
     let part = shared.index(&[Place::At(1), Place::New, Place::Whole(1), back])?;
     let same = shared.select(0, 1)?.unsqueeze(0)?.step_by(2, -2)?;
@@ -58,7 +58,7 @@ fn an_index_selects_what_one_part_after_the_other_does() -> Result<(), Error> {
 
 #[test]
 fn errors_name_the_axis_and_what_was_found() {
-    let tensor = Tensor::from(SIX).reshape(&[2, 3]).expect("six");
+    let tensor = Tensor::from(SIX).reshape([2, 3]).expect("six");
     let view = tensor.view::<f32>().expect("floats");
     let short = || view.slice(1, ..0).expect("empty");
     for (found, message) in [
@@ -81,18 +81,18 @@ fn errors_name_the_axis_and_what_was_found() {
             "expected extent 1 on axis 1, found 3; use select() for one index",
         ),
         (refused(view.unsqueeze(3)), "expected an axis below 3, found 3"),
-        (refused(view.reshape(&[4])), "expected a shape with the elements of [2, 3], found [4]"),
+        (refused(view.reshape([4])), "expected a shape with the elements of [2, 3], found [4]"),
         (
-            refused(view.reshape(&[-1, 4])),
+            refused(view.reshape([-1, 4])),
             "expected a shape with the elements of [2, 3], found [-1, 4]",
         ),
         (
-            refused(view.transpose().reshape(&[6])),
+            refused(view.transpose().reshape([6])),
             "expected strides that allow shape [6] without a copy, found [1, 3] for shape [3, 2]; \
              copy with to_contiguous() first",
         ),
         (
-            refused(view.broadcast_to(&[2, 6])),
+            refused(view.broadcast_to([2, 6])),
             "expected a shape that [2, 3] can be repeated to, found [2, 6]",
         ),
     ] {
@@ -103,7 +103,7 @@ fn errors_name_the_axis_and_what_was_found() {
             .view::<f32>()
             .expect("floats")
             .unsqueeze(0)
-            .and_then(|part| part.broadcast_to(&[-1, 2, 3])),
+            .and_then(|part| part.broadcast_to([-1, 2, 3])),
     );
     assert_eq!(
         negative,
@@ -144,7 +144,7 @@ fn a_long_chain_of_parts_is_no_chain_of_owners() {
 
 #[test]
 fn overlapping_elements_are_not_split_to_be_written() {
-    let builder = Tensor::builder(vec![0; 2]).shape(&[3, 2]).strides(&[0, 1]);
+    let builder = Tensor::builder(vec![0; 2]).shape([3, 2]).strides([0, 1]);
     let mut tensor = builder.build::<i32>().expect("inside");
     let split = tensor.view_mut::<i32>().expect("exclusive").split_at(0, 1);
     assert_eq!(split.err(), Some(Error::Overlapping));
@@ -156,7 +156,7 @@ fn overlapping_elements_are_not_split_to_be_written() {
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn the_ends_of_huge_layouts_are_reached() {
     let last = isize::MAX as usize - 1;
-    let tensor = Tensor::builder(vec![7_u8]).shape(&[last as i64 + 1]).strides(&[0]);
+    let tensor = Tensor::builder(vec![7_u8]).shape([last as i64 + 1]).strides([0]);
     let tensor = tensor.build::<u8>().expect("one element, repeated");
     let view = tensor.view::<u8>().expect("bytes");
     assert_eq!(view.select(0, last).expect("the last").to_vec(), [7]);
@@ -165,13 +165,13 @@ fn the_ends_of_huge_layouts_are_reached() {
     for step in [isize::MIN, isize::MAX] {
         assert_eq!(view.step_by(0, step).expect("a step").to_vec(), [7]);
     }
-    let halves = view.reshape(&[2, -1]);
+    let halves = view.reshape([2, -1]);
     assert!(halves.is_err(), "the count is odd");
-    let wide = view.unsqueeze(0).expect("an axis").broadcast_to(&[2, last as i64 + 1]);
+    let wide = view.unsqueeze(0).expect("an axis").broadcast_to([2, last as i64 + 1]);
     assert_eq!(wide.err(), Some(DescriptorError::SizeOverflow { what: "element count" }.into()));
-    let pair = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8]).expect("as many bytes as fit");
+    let pair = Tensor::from([1_u64]).broadcast_to([i64::MAX / 8]).expect("as many bytes as fit");
     assert_eq!(pair.len() as i64, i64::MAX / 8);
-    let too_many = Tensor::from([1_u64]).broadcast_to(&[i64::MAX / 8 + 1]);
+    let too_many = Tensor::from([1_u64]).broadcast_to([i64::MAX / 8 + 1]);
     assert_eq!(too_many.err(), Some(DescriptorError::SizeOverflow { what: "byte size" }.into()));
 }
 
@@ -179,7 +179,7 @@ fn the_ends_of_huge_layouts_are_reached() {
 #[cfg_attr(target_pointer_width = "32", ignore = "its sizes are of 64 bits")]
 fn strides_that_mean_nothing_overflow_nothing() {
     for stride in [i64::MIN, i64::MAX, -1] {
-        let builder = Tensor::builder(vec![5_u8]).shape(&[1]).strides(&[stride]);
+        let builder = Tensor::builder(vec![5_u8]).shape([1]).strides([stride]);
         let tensor = builder.build::<u8>().expect("one element");
         let view = tensor.view::<u8>().expect("bytes");
         for part in [
@@ -188,13 +188,13 @@ fn strides_that_mean_nothing_overflow_nothing() {
             view.slice(0, 1..).and_then(|_| view.slice(0, ..1)),
             view.unsqueeze(0),
             view.unsqueeze(1).and_then(|part| part.squeeze(1)),
-            view.reshape(&[1, 1, 1]),
-            view.squeeze(0).and_then(|part| part.broadcast_to(&[1])),
+            view.reshape([1, 1, 1]),
+            view.squeeze(0).and_then(|part| part.broadcast_to([1])),
         ] {
             assert_eq!(part.expect("a part").to_vec(), [5]);
         }
         assert!(view.slice(0, 1..).expect("no element").is_empty());
-        let builder = Tensor::builder(Vec::<u8>::new()).shape(&[4, 0]).strides(&[stride, stride]);
+        let builder = Tensor::builder(Vec::<u8>::new()).shape([4, 0]).strides([stride, stride]);
         let empty = builder.build::<u8>().expect("no elements");
         let data = empty.data_ptr();
         for part in [
@@ -202,7 +202,7 @@ fn strides_that_mean_nothing_overflow_nothing() {
             empty.as_tensor_ref().slice(0, 4..),
             empty.as_tensor_ref().flip(0),
             empty.as_tensor_ref().step_by(0, isize::MIN),
-            empty.as_tensor_ref().reshape(&[0, i64::MAX]),
+            empty.as_tensor_ref().reshape([0, i64::MAX]),
             Ok(empty.as_tensor_ref().transpose()),
         ] {
             let part = part.expect("a part");
@@ -218,12 +218,12 @@ fn axes_end_where_tensors_end() {
     assert!(view.select(0, 0).is_err() && view.slice(0, ..).is_err() && view.flip(0).is_err());
     assert_eq!(view.transpose().to_vec(), [3]);
     assert_eq!(view.permute(&[]).expect("no axes").to_vec(), [3]);
-    assert_eq!(view.reshape(&[]).expect("one element").to_vec(), [3]);
-    let most = view.reshape(&[1; 64]).expect("as many axes as there may be");
+    assert_eq!(view.reshape(()).expect("one element").to_vec(), [3]);
+    let most = view.reshape([1; 64]).expect("as many axes as there may be");
     assert_eq!((most.view().shape().len(), most.to_vec()), (64, vec![3]));
     assert_eq!(most.unsqueeze(64).err(), Some(DescriptorError::NdimOutOfRange { ndim: 65 }.into()));
     assert_eq!(
-        most.broadcast_to(&[1; 65]).err(),
+        most.broadcast_to([1; 65]).err(),
         Some(DescriptorError::NdimOutOfRange { ndim: 65 }.into())
     );
     let backwards: Vec<usize> = (0..64).rev().collect();
@@ -234,14 +234,14 @@ fn axes_end_where_tensors_end() {
 #[test]
 fn a_part_of_packed_elements_begins_at_a_byte() {
     let fp4 = DType::FLOAT4_E2M1FN;
-    let build = || Tensor::from_bytes(fp4, &[6], &[0x21, 0x43, 0x65]).expect("three bytes");
+    let build = || Tensor::from_bytes(fp4, [6], &[0x21, 0x43, 0x65]).expect("three bytes");
     let packed = build();
     let packed = packed.as_tensor_ref();
     assert_eq!(packed.slice(0, 1..).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
     assert_eq!(packed.flip(0).err(), Some(Error::SubByte { padded: false, dtype: fp4 }));
     assert_eq!(packed.slice(0, 2..).expect("at a byte").as_bytes(), Ok(&[0x43, 0x65][..]));
     assert_eq!(
-        packed.reshape(&[3, 2]).and_then(|part| part.select(0, 1)).expect("at a byte").as_bytes(),
+        packed.reshape([3, 2]).and_then(|part| part.select(0, 1)).expect("at a byte").as_bytes(),
         Ok(&[0x43][..])
     );
     let owned = build().slice(0, 4..).expect("at a byte");
@@ -254,7 +254,7 @@ fn a_part_of_packed_elements_begins_at_a_byte() {
 fn a_handle_without_an_address_keeps_its_offset() {
     let device = Device::new(DeviceKind::VULKAN, 0);
     let handle: *mut c_void = ptr::without_provenance_mut(0x51);
-    let builder = Tensor::builder(()).dtype(DType::F32).shape(&[2, 3]).offset(1);
+    let builder = Tensor::builder(()).dtype(DType::F32).shape([2, 3]).offset(1);
     // SAFETY: memory that no test reads.
     let tensor = unsafe { builder.build_raw(handle, device, Flags::NONE) }.expect("a handle");
     let part = tensor.as_tensor_ref().select(0, 1).and_then(|row| row.slice(0, 2..));
@@ -273,7 +273,7 @@ fn a_borrowed_part_outlives_the_borrow_that_made_it() {
     let mut memory = SIX;
     let row = {
         let whole = TensorRef::from(&memory[..]);
-        whole.reshape(&[2, 3]).and_then(|whole| whole.select(0, 1)).expect("a row")
+        whole.reshape([2, 3]).and_then(|whole| whole.select(0, 1)).expect("a row")
     };
     assert_eq!(row.as_slice::<f32>(), Ok(&SIX[3..]));
     let (mut front, back) = TensorMut::from(&mut memory[..]).split_at(0, 2).expect("inside");
@@ -297,7 +297,7 @@ fn a_reshape_lists_its_errors() {
     let (six, none) = (|| Tensor::from([1, 2, 3, 4, 5, 6]), || Tensor::from(Vec::<u8>::new()));
     assert_eq!(kind(six(), &[4]), ErrorKind::Shape);
     assert_eq!(kind(six(), &[-2, -3]), ErrorKind::Shape);
-    let columns = six().reshape(&[2, 3]).expect("six").transpose();
+    let columns = six().reshape([2, 3]).expect("six").transpose();
     assert_eq!(kind(columns, &[6]), ErrorKind::Layout);
     assert_eq!(kind(none(), &[0, -2]), ErrorKind::InvalidDescriptor);
     assert_eq!(kind(none(), &[0, 1 << 62, 1 << 62]), ErrorKind::InvalidDescriptor);

@@ -156,7 +156,7 @@ proptest! {
 fn views_of_different_shapes_have_no_pairs() {
     let tensor = Tensor::from([1_i64, 2, 3, 4]);
     let one = view(&tensor);
-    let square = one.reshape(&[2, 2]).expect("four");
+    let square = one.reshape([2, 2]).expect("four");
     let error = one.zip(&square.view()).expect_err("other shapes");
     assert_eq!(error.to_string(), "expected views of one shape, found [4] and [2, 2]");
     let empty = one.chunks(0, 0).expect_err("no size");
@@ -178,7 +178,7 @@ fn empty_tensors_have_rows_without_elements_or_none() {
         }
     }
     assert!(view(&Tensor::scalar(1_i64)).outer_iter().is_err());
-    let huge = Tensor::builder(Vec::<i64>::new()).shape(&[i64::MAX, 0]).build::<i64>();
+    let huge = Tensor::builder(Vec::<i64>::new()).shape([i64::MAX, 0]).build::<i64>();
     assert_eq!(view(&huge.expect("no elements")).rows().len(), isize::MAX as usize);
 }
 

@@ -56,7 +56,7 @@ fn same(found: f32, wanted: Option<f32>) -> bool {
 fn means<T: Plain + Debug>(dtype: DType, to_f32: fn(T) -> f32, value: fn(u8) -> Option<f32>) {
     assert_eq!((T::DTYPE, size_of::<T>()), (dtype, 1));
     let bytes: Vec<u8> = (0..=255).collect();
-    let tensor = Tensor::from_bytes(dtype, &[256], &bytes).expect("256 bytes");
+    let tensor = Tensor::from_bytes(dtype, [256], &bytes).expect("256 bytes");
     let slice = tensor.as_slice::<T>().expect("exclusive");
     for (bits, &element) in (0..=255).zip(slice) {
         let (found, wanted) = (to_f32(element), value(bits));
@@ -64,7 +64,7 @@ fn means<T: Plain + Debug>(dtype: DType, to_f32: fn(T) -> f32, value: fn(u8) -> 
     }
     let again = Tensor::from(tensor.view::<T>().expect("its own type").to_vec());
     assert_eq!((again.dtype(), again.as_bytes()), (dtype, Ok(&bytes[..])));
-    let reversed = Tensor::builder(bytes).dtype(dtype).strides(&[-1]).shape(&[256]).offset(255);
+    let reversed = Tensor::builder(bytes).dtype(dtype).strides([-1]).shape([256]).offset(255);
     let reversed = reversed.build::<u8>().expect("it fits");
     let first = reversed.view::<T>().expect("its own type").get(&[0]).expect("there");
     assert!(same(to_f32(first), value(255)));
@@ -105,12 +105,12 @@ fn pairs_of_4_bit_floats_have_the_first_in_the_low_bits() {
         if bits & 8 == 0 { magnitude } else { -magnitude }
     };
     let bytes: Vec<u8> = (0..=255).collect();
-    let tensor = Tensor::from_bytes(dtype, &[256], &bytes).expect("256 bytes");
+    let tensor = Tensor::from_bytes(dtype, [256], &bytes).expect("256 bytes");
     for (bits, pair) in (0..=255_u8).zip(tensor.as_slice::<F4E2M1x2>().expect("exclusive")) {
         let found = (pair.lo().to_f64(), pair.hi().to_f64());
         assert_eq!(found, (value(bits & 15), value(bits >> 4)), "{bits:#04x}");
     }
-    let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[4], &[0x21, 0x43]).expect("2 bytes");
+    let packed = Tensor::from_bytes(DType::FLOAT4_E2M1FN, [4], &[0x21, 0x43]).expect("2 bytes");
     let wanted = Error::DTypeMismatch { found: DType::FLOAT4_E2M1FN, expected: dtype };
     assert_eq!(packed.as_slice::<F4E2M1x2>().map(|_| ()), Err(wanted));
 }

@@ -322,7 +322,7 @@ fn all() -> Vec<(Error, ErrorKind)> {
 fn parts() -> Vec<(Error, ErrorKind)> {
     let three = Tensor::from([1, 2, 3]);
     let (view, mut other) = (three.view::<i32>().expect("integers"), Tensor::from([1, 2]));
-    let columns = Tensor::from([1; 6]).reshape(&[2, 3]).expect("six").transpose();
+    let columns = Tensor::from([1; 6]).reshape([2, 3]).expect("six").transpose();
     let other_view = other.view::<i32>().expect("integers");
     vec![
         (view.select(0, 3).unwrap_err(), ErrorKind::Index),
@@ -334,10 +334,10 @@ fn parts() -> Vec<(Error, ErrorKind)> {
         (view.permute(&[1]).unwrap_err(), ErrorKind::Argument),
         (view.chunks(0, 0).unwrap_err(), ErrorKind::Argument),
         (view.squeeze(0).unwrap_err(), ErrorKind::Shape),
-        (view.reshape(&[2]).unwrap_err(), ErrorKind::Shape),
-        (view.broadcast_to(&[4]).unwrap_err(), ErrorKind::Shape),
+        (view.reshape([2]).unwrap_err(), ErrorKind::Shape),
+        (view.broadcast_to([4]).unwrap_err(), ErrorKind::Shape),
         (view.zip(&other_view).unwrap_err(), ErrorKind::Shape),
-        (columns.reshape(&[6]).unwrap_err(), ErrorKind::Layout),
+        (columns.reshape([6]).unwrap_err(), ErrorKind::Layout),
         (
             other.view_mut::<i32>().and_then(|mut view| view.set(&[2], 0)).unwrap_err(),
             ErrorKind::Index,

@@ -176,8 +176,8 @@ fn legacy_memory_is_read_only_and_exported_by_the_legacy_abi() {
 #[test]
 fn an_export_says_version_1_3_and_what_the_tensor_says() {
     let tensor = Tensor::builder(vec![0.0_f64; 6])
-        .shape(&[2, 2])
-        .strides(&[-3, 1])
+        .shape([2, 2])
+        .strides([-3, 1])
         .offset(3)
         .build::<f64>()
         .expect("it fits");

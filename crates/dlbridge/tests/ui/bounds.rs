@@ -65,6 +65,17 @@ mod no_element {
     }
 }
 
+mod no_shape {
+    //! A tuple, and lists of other numbers, are no shapes.
+
+    use dlbridge::{DType, Tensor};
+
+    fn main() {
+        let _ = Tensor::zeros(DType::F32, (2, 3)); //~ E0277
+        let _ = Tensor::zeros(DType::F32, [2_u32, 3]); //~ E0277
+    }
+}
+
 mod bool_slice {
     //! Foreign bytes need not be 0 or 1, so no `&bool` is formed over them.
 

@@ -143,7 +143,7 @@ impl Peers {
     fn take(&mut self, frame: Frame<'_>, files: &mut VecDeque<OwnedFd>) -> Result<Received, Error> {
         let Frame { head: Head { kind, slot: number, .. }, values, .. } = frame;
         if kind == Kind::Inline {
-            let copy = Tensor::from_bytes(DType::U8, &[values.len() as i64], values)?;
+            let copy = Tensor::from_bytes(DType::U8, [values.len() as i64], values)?;
             return self.message(frame, values.len(), Memory::Copy(copy));
         }
         if kind == Kind::LeaseNew {

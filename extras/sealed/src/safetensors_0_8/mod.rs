@@ -158,7 +158,7 @@ impl Archive<TensorSlice<u8>> {
         let (mut file, size) = file::regular(path.as_ref()).map_err(refused)?;
         let size =
             i64::try_from(size).map_err(|_| DescriptorError::SizeOverflow { what: "byte size" })?;
-        let mut bytes = Tensor::zeros(DType::U8, &[size])?;
+        let mut bytes = Tensor::zeros(DType::U8, [size])?;
         file.read_exact(bytes.as_bytes_mut()?).map_err(refused)?;
         Self::new(bytes.into_bytes()?)
     }

@@ -73,7 +73,7 @@ fn every_size_type_and_shape_arrives_as_it_was_sent() {
     let (maker, reader) = Channel::pair().expect("sockets");
     for count in [0, 1, 1000, 4096, 4097, 1 << 18] {
         let x = Tensor::from((0..count).map(f64::from).collect::<Vec<_>>());
-        let y = Tensor::builder(vec![1_i16, 2, 3, 4, 5, 6]).shape(&[3]).strides(&[-2]).offset(5);
+        let y = Tensor::builder(vec![1_i16, 2, 3, 4, 5, 6]).shape([3]).strides([-2]).offset(5);
         let y = y.build().expect("inside");
         maker.send_copy(&[("x", &x), ("y", &y)]).expect("a reader");
         let message = reader.receive().expect("a frame").expect("a message");

@@ -98,7 +98,7 @@ fn tensors_are_filled_in_place_by_several_threads() {
 
 #[test]
 fn strided_and_shared_tensors_are_sealed_by_one_copy() {
-    let column = Tensor::builder(vec![1_i16, 2, 3, 4, 5, 6]).shape(&[3]).strides(&[-2]).offset(5);
+    let column = Tensor::builder(vec![1_i16, 2, 3, 4, 5, 6]).shape([3]).strides([-2]).offset(5);
     let shared = Tensor::from(vec![1_u8, 2]).into_shared();
     let sealed = seal([("x", &column.build().expect("inside")), ("y", &shared)]).expect("a seal");
     assert_eq!(sealed.tensor("x").expect("there").as_slice::<i16>(), Ok(&[6, 4, 2][..]));
@@ -252,7 +252,7 @@ fn a_file_on_disk_is_sealed() {
 #[test]
 fn any_safetensors_reader_reads_the_file() {
     let (x, y) = (Tensor::from(vec![1_u8, 2, 3]), Tensor::from(vec![0.5_f64]));
-    let z = Tensor::from_bytes(DType::FLOAT4_E2M1FN, &[4], &[5, 6]).expect("a tensor");
+    let z = Tensor::from_bytes(DType::FLOAT4_E2M1FN, [4], &[5, 6]).expect("a tensor");
     let sealed = seal([("x", &x), ("y", &y), ("z", &z)]).expect("a seal");
     let path = format!("/proc/self/fd/{}", sealed.as_fd().as_raw_fd());
     let bytes = std::fs::read(path).expect("a file");

@@ -150,7 +150,7 @@ fn every_type_has_its_name_in_both_worlds() {
         assert_eq!((again.dtype(), again.as_bytes()), (dtype, Ok(&data[..])), "{name}");
     }
     for dtype in [DType::FLOAT8_E4M3, DType::I128, DType::COMPLEX128, DType::F32.with_lanes(2)] {
-        let tensor = Tensor::zeros(dtype, &[1]).expect("a byte size");
+        let tensor = Tensor::zeros(dtype, [1]).expect("a byte size");
         let wanted = Error::Refused { by: "safetensors", reason: format!("no type for {dtype}") };
         assert_eq!(view(&tensor).map(|_| ()), Err(wanted));
     }
@@ -163,7 +163,7 @@ fn data_at_an_odd_address_is_read_and_never_borrowed() {
     let header = r#"{"x":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}"#;
     for odd in 1..8 {
         let bytes = file(header, &values.map(f64::to_le_bytes).concat(), odd);
-        let mut whole = Tensor::zeros(DType::U8, &[bytes.len() as i64]).expect("a size");
+        let mut whole = Tensor::zeros(DType::U8, [bytes.len() as i64]).expect("a size");
         whole.as_slice_mut().expect("exclusive").copy_from_slice(&bytes);
         let archive = Archive::new(whole.into_bytes().expect("exclusive")).expect("a file");
         let tensor = archive.tensor("x").expect("carried");
@@ -373,7 +373,7 @@ fn the_tensors_of_a_mapped_file_are_shared() {
 #[test]
 fn views_are_the_tensors_own_memory() {
     let values = [1_u16, 2, 3, 4, 5, 6];
-    let tensor = Tensor::builder(values).shape(&[2, 3]).build::<u16>().expect("it fits");
+    let tensor = Tensor::builder(values).shape([2, 3]).build::<u16>().expect("it fits");
     let view = view(&tensor).expect("contiguous");
     assert_eq!((view.dtype(), view.shape()), (Dtype::U16, &[2, 3][..]));
     assert_eq!(view.data().as_ptr(), tensor.data_ptr().cast_const().cast());

@@ -68,7 +68,7 @@ fn plain(tensor: Tensor) -> Result<Tensor> {
 
 /// Truth values as bits, least significant bit first.
 fn packed(tensor: &Tensor) -> Result<Tensor> {
-    let mut bits = Tensor::zeros(DType::U8, &[(tensor.len().div_ceil(8)) as i64])?;
+    let mut bits = Tensor::zeros(DType::U8, [(tensor.len().div_ceil(8)) as i64])?;
     let bytes = bits.as_slice_mut::<u8>()?;
     for (index, value) in tensor.view::<bool>()?.iter().enumerate() {
         bytes[index / 8] |= u8::from(value) << (index % 8);

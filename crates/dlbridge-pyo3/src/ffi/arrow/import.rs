@@ -99,7 +99,7 @@ impl Chunks {
 
     /// The tensor of a column without values.
     pub(crate) fn empty(&self) -> Result<Tensor> {
-        Ok(Tensor::zeros(self.column.dtype, &self.column.shape_of(0))?)
+        Ok(Tensor::zeros(self.column.dtype, self.column.shape_of(0))?)
     }
 }
 

@@ -74,7 +74,7 @@ impl<'a> Elements<'a> {
 /// the tensor.
 pub(crate) fn to_host(tensor: &Tensor) -> Result<Tensor> {
     let elements = Elements::of(tensor)?;
-    let bytes = Tensor::zeros(DType::U8, &[elements.size as i64])?;
+    let bytes = Tensor::zeros(DType::U8, [elements.size as i64])?;
     let start = bytes.data_ptr().cast::<c_void>();
     Driver::get()?.copy(tensor.device(), elements.size, |driver| {
         // SAFETY: as many bytes of new memory, and the memory of the tensor, gaps included (T3).

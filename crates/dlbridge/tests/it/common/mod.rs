@@ -61,7 +61,7 @@ pub(crate) fn delete_legacy(tensor: *mut DLManagedTensor) {
 pub(crate) fn owned_and_imported() -> [(Tensor, Releases); 2] {
     let owner = CountingOwner::new(SIX);
     let drops = owner.drops();
-    let owned = Tensor::builder(owner).shape(&[2, 3]).build::<f32>().expect("it fits");
+    let owned = Tensor::builder(owner).shape([2, 3]).build::<f32>().expect("it fits");
     let foreign = Foreign::new(&[2, 3], &SIX);
     let releases = foreign.releases();
     [(owned, drops), (import(foreign).expect("legal"), releases)]
