@@ -222,7 +222,7 @@ fn allocated_memory_is_written_after_the_stream_of_its_framework() {
         let ours = context.default_stream();
         let (array, device) = (array(py), Device::cuda(0));
         let allocator = Allocator::of(&array);
-        let mut tensor = allocator.allocate(DType::U8, &[4], device).expect("memory");
+        let mut tensor = allocator.allocate(DType::U8, [4], device).expect("memory");
         let written = cudarc_0_19::with_view_mut::<u8, _>(&mut tensor, &ours, |mut view| {
             ours.memcpy_htod(&[7_u8; 4], &mut view)
         });
