@@ -46,12 +46,12 @@ fn quick(steps: &mut Steps, venv: &Venv) -> Result<()> {
     Ok(())
 }
 
-/// The checks with the oldest Rust and dependencies, and with each feature alone.
+/// The checks with the oldest Rust and dependencies, and with each adapter alone.
 pub(crate) fn oldest(steps: &mut Steps) -> Result<()> {
     oldest_rust(steps, Adapters::All)?;
     let venv = Venv::ready(&[])?;
     steps.step("oldest dependencies", || oldest_dependencies(&venv));
-    steps.step("each feature alone", || each_feature(&venv));
+    steps.step("each adapter alone", || each_adapter(&venv));
     Ok(())
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
         let selection = "--workspace --all-targets --all-features".split(' ');
         Ok(cmd!(sh, "cargo clippy {selection...} -- -D warnings").run()?)
     });
-    steps.step("no features", || no_feature(&venv));
+    steps.step("each feature alone", || each_feature(&venv));
     steps.step("cargo doc", || {
         // Links between private items lead somewhere as well. A link that says where it leads is redundant only there.
         let words = "doc --workspace --all-features --no-deps --document-private-items".split(' ');
@@ -90,8 +90,9 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Each library that has features, with none of them: its errors name those that are missing.
-fn no_feature(venv: &Venv) -> Result<()> {
+/// Each library that has features: with none, where its errors name those that are missing, and with each one that is no
+/// adapter. (The step `clippy` has all.)
+fn each_feature(venv: &Venv) -> Result<()> {
     for library in workspace::libraries()?.iter().filter(|it| !it.features().is_empty()) {
         clippy_alone(venv, library, "")?;
         if shell::root().join(library.folder()).join("tests/without_features.rs").exists() {
@@ -100,18 +101,20 @@ fn no_feature(venv: &Venv) -> Result<()> {
             let test = cmd!(venv.sh, "cargo test --quiet --package {name} {test...}");
             venv.embedding(test).run()?;
         }
+        let others = library.features().into_iter().filter(|it| !is_adapter(library, it));
+        others.into_iter().try_for_each(|feature| clippy_alone(venv, library, &feature))?;
     }
     Ok(())
 }
 
-/// Each feature alone, and the examples of an adapter: with all features, another one may give it what it lacks. Adapters over
-/// large crates are checked at once: they cannot interact, since each adapter has a folder of its own, and most of the time
-/// goes into their crates. (`cargo xtask package` builds each one alone.)
-fn each_feature(venv: &Venv) -> Result<()> {
+/// Each adapter alone, whose examples run: with all features, another one may give them what they lack. Those over large
+/// crates are checked at once: they cannot interact, since each adapter has a folder of its own, and most of the time goes into
+/// their crates. (`cargo xtask package` builds each one alone.)
+fn each_adapter(venv: &Venv) -> Result<()> {
     for library in workspace::libraries()? {
-        let features = library.features().into_iter();
-        let (large, small): (Vec<_>, Vec<_>) = features.partition(|it| is_large(it));
-        for feature in small.iter().filter(|it| is_adapter(&library, it)) {
+        let adapters = library.features().into_iter().filter(|it| is_adapter(&library, it));
+        let (large, small): (Vec<_>, Vec<_>) = adapters.partition(|it| is_large(it));
+        for feature in &small {
             let chosen = "--no-default-features --features".split(' ');
             let (name, page) = (library.name(), format!("adapters::{}", feature.replace('-', "_")));
             let test = cmd!(venv.sh, "cargo test --quiet --doc --package {name} {chosen...}");

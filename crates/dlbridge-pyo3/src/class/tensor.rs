@@ -274,12 +274,12 @@ impl TensorObject {
     }
 
     #[cfg(feature = "tensor-methods")]
-    fn __reversed__(slf: &Bound<'_, Self>) -> PyResult<whole::Rows> {
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         whole::reversed(slf)
     }
 
     #[cfg(feature = "tensor-methods")]
-    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<whole::Rows> {
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         whole::iterate(slf)
     }
 

@@ -36,7 +36,7 @@ pub(super) fn part(object: &TensorObject, index: &Bound<'_, PyAny>) -> Result<Te
 
 /// The parts of a tensor along its first axis, one after the other.
 #[pyclass(frozen, module = "dlbridge")]
-pub(super) struct Rows {
+struct Rows {
     whole: Py<TensorObject>,
     next: AtomicUsize,
 }
@@ -65,17 +65,18 @@ impl Rows {
     }
 }
 
-pub(super) fn iterate(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
+pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyAny>> {
     if object.get().inner().ndim() == 0 {
         return Err(error_of::<PyTypeError>(
             "expected a tensor with axes, found a 0-d tensor, which is not iterated; use x.item()",
         ));
     }
-    Ok(Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) })
+    let rows = Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) };
+    rows.into_bound_py_any(object.py())
 }
 
 /// Iterates along the first axis from its end.
-pub(super) fn reversed(object: &Bound<'_, TensorObject>) -> PyResult<Rows> {
+pub(super) fn reversed<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyAny>> {
     // The error of a 0-d tensor.
     iterate(object)?;
     let backwards = PySlice::new(object.py(), isize::MAX, isize::MIN, -1);
