@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import dlbridge
+from dlbridge import _native
 from hostile import READ_ONLY, Managed, producer_of
 from support import arange
 
@@ -206,6 +207,17 @@ class Raw(ctypes.Structure):
         release.argtypes, release.restype = [ctypes.POINTER(Raw)], None
         release(self)
         assert self.obj is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself calls __buffer__")
+def test_a_class_that_fails_leaves_no_object_in_the_buffer():
+    view = Raw(np.zeros(1), Raw.SIMPLE)
+    view.release()
+    view.obj = 1
+    get = ctypes.pythonapi.PyObject_GetBuffer
+    with pytest.raises(ZeroDivisionError):
+        get(_native._Calls(lambda: 1 // 0), view, Raw.SIMPLE)
+    assert view.obj is None
 
 
 def layouts():

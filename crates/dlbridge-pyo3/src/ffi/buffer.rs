@@ -229,6 +229,11 @@ pub(crate) unsafe extern "C" fn forward<T: Publish>(
     view: *mut Py_buffer,
     flags: c_int,
 ) -> c_int {
+    if let Some(view) = NonNull::new(view) {
+        // PEP 3118: on failure, `obj` is null. The object below may not come to be.
+        // SAFETY: the caller's duty.
+        unsafe { (*view.as_ptr()).obj = ptr::null_mut() };
+    }
     let work = |object: &Bound<'_, T>| {
         let py = object.py();
         let made = T::made(py, give_shared(T::on_host(object)?))?;
