@@ -77,8 +77,10 @@ pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<
 
 /// Iterates along the first axis from its end.
 pub(super) fn reversed<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<'py, PyAny>> {
-    // The error of a 0-d tensor.
-    iterate(object)?;
+    if object.get().inner().ndim() == 0 {
+        // Its error.
+        return iterate(object);
+    }
     let backwards = PySlice::new(object.py(), isize::MAX, isize::MIN, -1);
     iterate(object.get_item(backwards)?.cast()?)
 }

@@ -207,7 +207,7 @@ impl<'a> Lists<'a> {
     /// # Errors
     ///
     /// [`Error::Part`] for an axis, index or shape that does not fit; those of [`Layout::measure`] if the
-    /// layout grows (a broadcast axis, an ndim above the limit).
+    /// layout grows (a broadcast axis, more axes than the limit).
     ///
     /// # Panics
     ///

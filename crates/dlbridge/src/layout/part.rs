@@ -55,7 +55,7 @@ pub enum Place {
 }
 
 impl Cut<'_> {
-    /// The ndim of the part, if the axes that this names exist in a tensor of ndim `whole`.
+    /// The number of axes of the part, if those that this names exist in a tensor of `whole` axes.
     #[inline]
     pub(crate) fn ndim(&self, whole: usize) -> usize {
         match *self {

@@ -155,7 +155,7 @@ impl<O: Send + 'static> Builder<O> {
     ///
     /// [`OutOfBounds`](Error::OutOfBounds) if the shape, strides or offset reach past the
     /// owner's memory; a negative extent, sizes that overflow, an impossible dtype, or shape and
-    /// strides of different ndim.
+    /// strides of different length.
     pub fn build<T: Plain>(mut self) -> Result<Tensor, Error>
     where
         O: AsMut<[T]>,

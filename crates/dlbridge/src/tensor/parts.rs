@@ -187,7 +187,7 @@ pub trait Parts: Sized {
     ///
     /// # Errors
     ///
-    /// [`Part`](Error::Part) if the axis is above the ndim.
+    /// [`Part`](Error::Part) if the axis is above the number of axes.
     fn unsqueeze(self, axis: usize) -> Result<Self::Part, Error> {
         self.cut(Cut::Unsqueeze { axis })
     }

@@ -223,7 +223,7 @@ impl<'a> TensorRef<'a> {
     ///
     /// let numbers = [1.0_f32, 2.0];
     /// let tensor = TensorRef::from(&numbers[..]);
-    /// assert!(!tensor.may_overlap() && tensor.broadcast_to(&[3, 2])?.may_overlap());
+    /// assert!(!tensor.may_overlap() && tensor.broadcast_to([3, 2])?.may_overlap());
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     #[must_use]
@@ -237,7 +237,7 @@ impl<'a> TensorRef<'a> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let matrix = Tensor::from([1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+    /// let matrix = Tensor::from([1, 2, 3, 4, 5, 6]).reshape([2, 3])?;
     /// let matrix = matrix.as_tensor_ref();
     /// let (left, right) = matrix.split_at(1, 1)?;
     /// assert!(!left.may_share_memory(&right) && left.may_share_memory(&matrix));

@@ -219,7 +219,7 @@ pub(crate) fn ndim(tensor: &DLTensor) -> usize {
 ///
 /// # Safety
 ///
-/// There are `ndim` numbers, alive and unchanged for `'a`. Of ndim 0, they may be anywhere.
+/// There are `ndim` numbers, alive and unchanged for `'a`. Without axes, they may be anywhere.
 #[inline(always)]
 pub(crate) unsafe fn list<'a>(numbers: *const i64, ndim: usize) -> &'a [i64] {
     let numbers = if ndim == 0 { NonNull::dangling().as_ptr() } else { numbers };

@@ -115,7 +115,7 @@ pub(crate) unsafe fn validate_any<'a>(
 #[inline]
 unsafe fn list<'a>(numbers: *const i64, ndim: usize) -> Option<&'a [i64]> {
     let is_there = ndim == 0 || !numbers.is_null();
-    // SAFETY: not null, unless of ndim 0; the rest is the caller's duty.
+    // SAFETY: not null, unless there are no axes; the rest is the caller's duty.
     is_there.then(|| unsafe { checked::list(numbers, ndim) })
 }
 
