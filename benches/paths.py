@@ -166,7 +166,8 @@ def measure(
         flags.append("--count")
     # Make runs reproducible: fixed hashes, one thread.
     settings = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    settings |= {"PYTHONPATH": str(modules()), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join(filter(None, [str(modules()), os.environ.get("PYTHONPATH")]))
+    settings |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     print(f"{'counting' if count else 'timing'} the paths of {framework}", flush=True)
     command += ["--libraries", ",".join(libraries), *flags]
     environment = os.environ | settings

@@ -83,10 +83,26 @@ pub(crate) enum Command {
     Setup(With),
     /// Run what CI runs: setup --with ci, lint, bench --check, test
     Ci {
-        /// Only the steps that `ci` starts as a second process, because they build into folders of their own
-        #[arg(long)]
-        beside: bool,
+        /// Only one of the parts that `ci` starts as processes of their own
+        #[arg(long, hide = true)]
+        part: Option<Part>,
     },
+}
+
+/// What `ci` runs beside everything else.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Part {
+    /// Installs what tests need, while lint compiles.
+    Install,
+    /// Another Python and another Rust, which build into folders of their own.
+    Others,
+}
+
+impl Part {
+    /// The command that runs it.
+    pub(crate) fn command(self) -> [&'static str; 3] {
+        ["ci", "--part", if matches!(self, Self::Install) { "install" } else { "others" }]
+    }
 }
 
 /// Arguments of tests.

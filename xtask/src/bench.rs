@@ -91,23 +91,24 @@ fn install(venv: &Venv, steps: &mut Steps) -> Result<()> {
 
 /// Counts the instructions of calls in Python, where NumPy is the only other package and beside frameworks, and
 /// compares with the checked-in counts, or writes them.
-pub(crate) fn check(venv: &Venv, write: bool) -> Result<()> {
+fn check(venv: &Venv, write: bool) -> Result<()> {
     let reason = lacks_valgrind(&venv.sh);
     if let Some(reason) = reason.or((!cfg!(target_os = "linux")).then_some("Linux only")) {
         return skip(reason);
     }
-    let wheel = venv.build_wheel("python", RELEASE)?;
-    venv.install_wheel(&wheel)?;
-    let (bare, own) = (target().join("bench/bare"), venv.python()?);
+    let (bare, package) = (target().join("bench/bare"), target().join("bench/package"));
+    let (own, wheel) = (venv.python()?, venv.build_wheel("python", RELEASE)?);
+    // Not into `.venv`: where this runs beside tests, they install a wheel there.
+    venv.sh.remove_path(&package)?;
+    let install = "-m pip install --quiet --no-deps --target".split(' ');
+    cmd!(venv.sh, "{own} {install...} {package} {wheel}").run()?;
     cmd!(venv.sh, "{own} -m venv {bare}").run()?;
     let (bare, install) = (bare.join("bin/python"), "-m pip install --quiet".split(' '));
     let pins = ["numpy", "-c", PINS];
     cmd!(venv.sh, "{bare} {install...} {pins...}").run()?;
-    let install = "-m pip install --quiet --force-reinstall --no-deps".split(' ');
-    cmd!(venv.sh, "{bare} {install...} {wheel}").run()?;
     let write = write.then_some("--write");
     let check = cmd!(venv.sh, "python benches {write...} check {bare}");
-    each_line(check, |line| println!("{line}"), None)
+    each_line(check.env("PYTHONPATH", package), |line| println!("{line}"), None)
 }
 
 /// Builds the program in Rust.

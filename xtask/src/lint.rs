@@ -26,13 +26,26 @@ pub(crate) enum Adapters {
 pub(crate) fn run(options: &Options) -> Result<()> {
     Steps::run(|all| match options {
         Options { oldest: true, .. } => oldest(all),
-        Options { quick: true, .. } => quick(all, &Venv::ready(&[Set::named("lint")?])?),
-        _ => steps(all, &["lint", "--oldest"]),
+        Options { quick: true, .. } => {
+            quick(all, &Venv::ready(&[Set::named("lint")?])?);
+            Ok(())
+        }
+        _ => {
+            let venv = Venv::ready(&sets()?)?;
+            all.beside(&["lint", "--oldest"])?;
+            quick(all, &venv);
+            compiled(all, &venv)
+        }
     })
 }
 
+/// The Python packages of all checks.
+pub(crate) fn sets() -> Result<[Set; 2]> {
+    Ok([Set::named("lint")?, Set::named("guide")?])
+}
+
 /// The checks that compile nothing.
-fn quick(steps: &mut Steps, venv: &Venv) -> Result<()> {
+pub(crate) fn quick(steps: &mut Steps, venv: &Venv) {
     let sh = &venv.sh;
     steps.step("rustfmt", || Ok(cmd!(sh, "cargo fmt --all --check").run()?));
     steps.step("ruff check", || Ok(cmd!(sh, "python -m ruff check").run()?));
@@ -43,7 +56,6 @@ fn quick(steps: &mut Steps, venv: &Venv) -> Result<()> {
         Ok(cmd!(sh, "python -m mypy").run()?)
     });
     steps.step("house rules", house::check);
-    Ok(())
 }
 
 /// The checks with the oldest Rust and dependencies, and with each adapter alone.
@@ -62,17 +74,14 @@ pub(crate) fn oldest_rust(steps: &mut Steps, adapters: Adapters) -> Result<()> {
     Ok(())
 }
 
-/// Runs the other checks, also after one has failed, and a command of this program beside them.
-pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
-    let venv = Venv::ready(&[Set::named("lint")?, Set::named("guide")?])?;
+/// The checks that compile, also after one has failed.
+pub(crate) fn compiled(steps: &mut Steps, venv: &Venv) -> Result<()> {
     let sh = &venv.sh;
-    steps.beside(beside)?;
-    quick(steps, &venv)?;
     steps.step("clippy", || {
         let selection = "--workspace --all-targets --all-features".split(' ');
         Ok(cmd!(sh, "cargo clippy {selection...} -- -D warnings").run()?)
     });
-    steps.step("each feature alone", || each_feature(&venv));
+    steps.step("each feature alone", || each_feature(venv));
     steps.step("cargo doc", || {
         // Links between private items lead somewhere as well. A link that says where it leads is redundant only there.
         let words = "doc --workspace --all-features --no-deps --document-private-items".split(' ');
@@ -80,7 +89,7 @@ pub(crate) fn steps(steps: &mut Steps, beside: &[&str]) -> Result<()> {
         Ok(doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links").run()?)
     });
     steps.step("packed crates", || package::pack_and_drop(sh));
-    steps.step("guide", || guide::build(&venv).map(drop));
+    steps.step("guide", || guide::build(venv).map(drop));
     steps.step("licences and advisories", || {
         if !succeeds(cmd!(sh, "cargo deny --version")) {
             return skip("cargo install cargo-deny --locked");

@@ -28,7 +28,7 @@ use anyhow::Result;
 use clap::Parser;
 use xshell::cmd;
 
-use crate::arguments::{Cli, Command};
+use crate::arguments::{Cli, Command, Part};
 use crate::python::{Set, Venv};
 use crate::steps::{Steps, skip};
 
@@ -61,27 +61,39 @@ fn run(command: Command) -> Result<()> {
         Command::Release { dry_run } => package::release(dry_run),
         Command::New { folder, operators } => new::run(&folder, operators),
         Command::Setup(with) => Venv::ready(&with.with).map(drop),
-        Command::Ci { beside: true } => Steps::run(|steps| {
-            test::beside(steps)?;
+        Command::Ci { part: Some(Part::Install) } => Steps::run(install),
+        Command::Ci { part: Some(Part::Others) } => Steps::run(|steps| {
+            test::free_threaded_interpreter(steps)?;
             lint::oldest_rust(steps, lint::Adapters::Small)
         }),
-        Command::Ci { .. } => Steps::run(ci),
+        Command::Ci { part: None } => Steps::run(ci),
     }
 }
 
 /// What CI runs, on a machine with nothing but cargo and Python. A check that fails does not keep the
-/// tests from running.
+/// tests from running. What waits for the network or has one thread runs beside what compiles.
 fn ci(steps: &mut Steps) -> Result<()> {
+    let venv = Venv::ready(&lint::sets()?)?;
+    steps.beside(&Part::Others.command())?;
+    lint::quick(steps, &venv);
+    steps.beside(&Part::Install.command())?;
+    let linted = lint::compiled(steps, &venv);
+    steps.wait(&Part::Install.command())?;
+    // Counts of instructions do not depend on what else runs.
+    steps.beside(&["bench", "--check"])?;
+    steps.beside(&["test", "julia"])?;
+    test::everything(steps).and(linted)
+}
+
+/// Installs the Python packages of the tests. Without one, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
+fn install(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&[])?;
     for set in python::resolve(&[Set::named("ci")?])? {
-        // Without the package, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
         steps.step(&format!("install {}", set.name), || venv.install(&set).or_else(skip));
     }
     // Unpacked here, for the tests in Rust and those beside them.
     julia::find().ok();
-    let linted = lint::steps(steps, &["ci", "--beside"]);
-    steps.step("instructions", || bench::check(&venv, false));
-    test::everything(steps).and(linted)
+    Ok(())
 }
 
 /// Shows arrays of the installed frameworks in Rust: its table is the last but for what to do next.

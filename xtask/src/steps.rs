@@ -3,11 +3,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, bail};
+use anyhow::{Context, Error, Result, bail, ensure};
 
 use crate::shell::target;
 use crate::tally::Tally;
@@ -35,6 +35,11 @@ pub(crate) fn skip<T>(reason: impl fmt::Display) -> Result<T> {
     Err(Error::msg(Skip(format!("{reason:#}"))))
 }
 
+/// Where a command that runs beside this one prints.
+fn log(words: &[&str]) -> PathBuf {
+    target().join(format!("xtask-{}.log", words.join("-")))
+}
+
 /// The steps done so far.
 pub(crate) struct Steps {
     started: Instant,
@@ -50,7 +55,7 @@ pub(crate) struct Steps {
     begun: usize,
     /// What the reader may want to know or do next.
     notes: Vec<String>,
-    /// Commands of this program that run beside this one, and what they print.
+    /// Commands of this program that run beside this one, and the files of what they print.
     beside: Vec<(Child, PathBuf)>,
 }
 
@@ -99,7 +104,7 @@ impl Steps {
     /// Starts another command of this program, for steps that build into folders of their own. What
     /// it prints follows when this command has ended, its steps join the summary.
     pub(crate) fn beside(&mut self, words: &[&str]) -> Result<()> {
-        let log = target().join(format!("xtask-{}.log", words.join("-")));
+        let log = log(words);
         let file = File::create(&log)?;
         println!("`cargo xtask {}` runs beside this: {}", words.join(" "), log.display());
         let mut command = Command::new(std::env::current_exe()?);
@@ -110,18 +115,28 @@ impl Steps {
 
     /// Waits for the commands that run beside this one.
     pub(crate) fn join(&mut self) -> Result<()> {
-        for (mut child, log) in std::mem::take(&mut self.beside) {
-            let status = child.wait()?;
-            let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-            let (_, summary) = text.rsplit_once(HEADING).unwrap_or_default();
-            self.add(summary);
-            if !status.success() {
-                print!("{text}");
-            }
-            if !status.success() && !summary.contains(FAILED) {
-                bail!("{}: {status}", log.display());
-            }
+        while let Some((child, log)) = self.beside.pop() {
+            self.joined(child, &log)?;
         }
+        Ok(())
+    }
+
+    /// Waits for one of them.
+    pub(crate) fn wait(&mut self, words: &[&str]) -> Result<()> {
+        let found = self.beside.iter().position(|(_, file)| *file == log(words));
+        let (child, log) = self.beside.swap_remove(found.context("a command that runs")?);
+        self.joined(child, &log)
+    }
+
+    fn joined(&mut self, mut child: Child, log: &Path) -> Result<()> {
+        let status = child.wait()?;
+        let text = String::from_utf8_lossy(&std::fs::read(log)?).into_owned();
+        let (_, summary) = text.rsplit_once(HEADING).unwrap_or_default();
+        self.add(summary);
+        if !status.success() {
+            print!("{text}");
+        }
+        ensure!(status.success() || summary.contains(FAILED), "{}: {status}", log.display());
         Ok(())
     }
 

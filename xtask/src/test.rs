@@ -117,24 +117,23 @@ fn about(steps: &mut Steps) {
     steps.note(next.to_owned());
 }
 
-/// The tests of CI but for those of [`beside`].
+/// The tests of CI that have no process of their own.
 pub(crate) fn everything(steps: &mut Steps) -> Result<()> {
     Tests { profile: RELEASE.to_owned(), ..Tests::prepare(&[], steps)? }.all(steps)
 }
 
-/// The tests of CI that build into folders of their own: Julia's, and those of the interpreter on a Python without the GIL.
-pub(crate) fn beside(steps: &mut Steps) -> Result<()> {
-    let venv = Venv::ready(&[])?;
-    if !venv.facts.free_threaded {
+/// What depends on the interpreter, on a Python without the GIL.
+pub(crate) fn free_threaded_interpreter(steps: &mut Steps) -> Result<()> {
+    if !Venv::ready(&[])?.facts.free_threaded {
         free_threaded(&of_the_interpreter(), steps);
     }
-    julia(&venv, &[], steps);
     Ok(())
 }
 
 /// What `--long` runs in folders of its own.
 fn long_beside(venv: &Venv, steps: &mut Steps) -> Result<()> {
-    beside(steps)?;
+    free_threaded_interpreter(steps)?;
+    julia(venv, &[], steps);
     abi3t(&of_the_interpreter(), steps);
     older_pyo3(venv, &OLDER_PYO3, &[], steps);
     fuzz::each_target(steps)?;
