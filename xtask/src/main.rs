@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod calls;
 mod capi;
 mod cross;
 mod doctor;

@@ -3,13 +3,26 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use xshell::{Cmd, Shell, cmd};
 
-/// The workspace's root: the parent of this crate.
+/// The workspace's root: above the manifest that cargo runs, or else above the current folder. It is no constant, because a
+/// copy of this program may run in another tree than the one that it was built in.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a member of a workspace")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let starts = manifest.into_iter().chain(std::env::current_dir());
+        let mut roots = starts.filter_map(|start| root_above(&start).map(Path::to_owned));
+        roots.next().expect("the current folder is in a checkout of the repository")
+    })
+}
+
+/// The folder at or above another one that has this crate.
+fn root_above(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file())
 }
 
 /// The folders of published libraries: those of the exchange, and their neighbours.
@@ -130,7 +143,18 @@ pub(crate) fn line_of(text: &str, place: usize) -> usize {
 mod tests {
     use xshell::{Shell, cmd};
 
-    use super::each_line;
+    use super::{each_line, root, root_above};
+
+    #[test]
+    fn a_copied_program_checks_the_tree_that_it_runs_in() {
+        let sh = Shell::new().unwrap();
+        let tree = sh.create_temp_dir().unwrap();
+        let below = sh.create_dir(tree.path().join("crates/one/src")).unwrap();
+        assert_eq!(root_above(&below), None);
+        sh.write_file(tree.path().join("xtask/Cargo.toml"), "").unwrap();
+        assert_eq!(root_above(&below), Some(tree.path()));
+        assert_eq!(Some(root()), root_above(&std::env::current_dir().unwrap()));
+    }
 
     #[test]
     fn an_error_has_the_lines_that_name_what_failed() {

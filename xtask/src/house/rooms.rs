@@ -29,7 +29,7 @@ const ROOMS: [(&str, &str); 7] = [
     ("python", "arguments create timer inspect sealed message channel safetensors testing"),
     (
         "xtask",
-        "shell workspace tally steps python arguments capi cross julia guide outdated new package house doctor fuzz bench sanitize lint test",
+        "shell workspace tally steps python arguments calls capi cross julia guide outdated new package house doctor fuzz bench sanitize lint test",
     ),
 ];
 
