@@ -96,72 +96,58 @@ impl Drop for Release {
     }
 }
 
-/// Validated memory, which can become a tensor.
-struct Validated {
-    memory: Memory,
-    /// It has copies of the shape and the strides: Python code that runs before the export may change the caller's.
-    checked: Tensor,
+/// The caller's memory, and what it describes. The descriptor has the caller's lists, and is not validated.
+///
+/// # Safety
+///
+/// As for [`dlb_export`].
+unsafe fn described(memory: *const Memory) -> Result<(Memory, DLTensor)> {
+    if memory.is_null() {
+        return Err(Error::Invalid("memory: expected a dlb_memory, found a null pointer"));
+    }
+    // SAFETY: the caller's duty.
+    let memory = unsafe { sized::read(memory) }?;
+    let Memory { device, dtype, ndim, .. } = memory;
+    if device.kind == 0 {
+        return Err(Error::Invalid(
+            "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}",
+        ));
+    }
+    if memory.flags & !FLAGS != 0 {
+        return Err(Error::Invalid(
+            "flags: expected the sum of DLB_FLAG_*, found other bits, as of a field that is not set",
+        ));
+    }
+    if memory.release.is_some() && !memory.queue.is_null() {
+        return Err(Error::Invalid("release, queue: expected one of them, found both"));
+    }
+    let tensor = DLTensor {
+        data: memory.data,
+        device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },
+        ndim,
+        dtype: DLDataType {
+            code: DLDataTypeCode(dtype.code),
+            bits: dtype.bits,
+            lanes: dtype.lanes,
+        },
+        shape: memory.shape.cast_mut(),
+        strides: memory.strides.cast_mut(),
+        byte_offset: memory.byte_offset,
+    };
+    Ok((memory, tensor))
 }
 
-impl Validated {
-    /// # Safety
-    ///
-    /// As for [`dlb_export`].
-    unsafe fn new(memory: *const Memory) -> Result<Self> {
-        if memory.is_null() {
-            return Err(Error::Invalid("memory: expected a dlb_memory, found a null pointer"));
-        }
-        // SAFETY: the caller's duty.
-        let memory = unsafe { sized::read(memory) }?;
-        let Memory { device, dtype, ndim, .. } = memory;
-        if device.kind == 0 {
-            return Err(Error::Invalid(
-                "device: expected one of DLB_DEVICE_*, found 0; host memory is {DLB_DEVICE_CPU, 0}",
-            ));
-        }
-        if memory.flags & !FLAGS != 0 {
-            return Err(Error::Invalid(
-                "flags: expected the sum of DLB_FLAG_*, found other bits, as of a field that is not set",
-            ));
-        }
-        if memory.release.is_some() && !memory.queue.is_null() {
-            return Err(Error::Invalid("release, queue: expected one of them, found both"));
-        }
-        let descriptor = DLTensor {
-            data: memory.data,
-            device: DLDevice { device_type: DLDeviceType(device.kind), device_id: device.id },
-            ndim,
-            dtype: DLDataType {
-                code: DLDataTypeCode(dtype.code),
-                bits: dtype.bits,
-                lanes: dtype.lanes,
-            },
-            shape: memory.shape.cast_mut(),
-            strides: memory.strides.cast_mut(),
-            byte_offset: memory.byte_offset,
-        };
-        // An export without an owner runs every check, and releases nothing.
-        let flags = Flags(memory.flags);
-        // SAFETY: lists of `ndim` numbers (the caller's duty); nothing reads the elements.
-        let checked = unsafe { dlbridge::ffi::from_owner_raw((), &descriptor, flags) }?;
-        Ok(Self { memory, checked })
-    }
-
-    /// The tensor, which has the owner from here on.
-    ///
-    /// # Safety
-    ///
-    /// As for [`dlb_export`].
-    unsafe fn export(&self) -> Tensor {
-        // SAFETY: the caller's duty.
-        let release = unsafe { Release::new(&self.memory) };
-        let flags = Flags(self.memory.flags);
-        let descriptor = self.checked.as_raw();
-        // An owner may release tensors.
-        // SAFETY: lists that `checked` keeps; the rest is the caller's duty; an owner may be dropped on any thread.
-        let tensor = unsafe { dlbridge::ffi::from_holder_raw(release, &descriptor, flags) };
-        tensor.expect("validated by `new`")
-    }
+/// The tensor of some memory, which has the owner from here on. An error leaves the owner alone.
+///
+/// # Safety
+///
+/// As for [`dlb_export`]; `tensor` describes the memory.
+unsafe fn export(memory: &Memory, tensor: &DLTensor) -> Result<Tensor> {
+    // SAFETY: the caller's duty.
+    let release = || unsafe { Release::new(memory) };
+    // An owner may release tensors.
+    // SAFETY: lists of `ndim` numbers; the rest is the caller's duty; an owner may be dropped on any thread.
+    Ok(unsafe { dlbridge::ffi::from_holder_raw(release, tensor, Flags(memory.flags)) }?)
 }
 
 /// Makes a tensor of memory. On success the tensor has the owner.
@@ -175,9 +161,9 @@ impl Validated {
 pub unsafe extern "C" fn dlb_export(memory: *const Memory, out: *mut *mut TensorHandle) -> Status {
     let export = || {
         // SAFETY: the caller's duty.
-        let memory = unsafe { Validated::new(memory) }?;
+        let (memory, tensor) = unsafe { described(memory) }?;
         // SAFETY: the same.
-        Ok(TensorHandle::into_raw(unsafe { memory.export() }, Origin::C, None))
+        Ok(TensorHandle::into_raw(unsafe { export(&memory, &tensor) }?, Origin::C, None))
     };
     // SAFETY: the caller's duty.
     unsafe { write_out(out, export) }
@@ -195,10 +181,14 @@ pub unsafe extern "C" fn dlb_export_python(
 ) -> Status {
     let export = || {
         // SAFETY: the caller's duty.
-        let memory = unsafe { Validated::new(memory) }?;
-        let python = python::attached()?;
-        // SAFETY: the same.
-        Ok(python::object(python, || unsafe { memory.export() })?.into_raw())
+        let (memory, tensor) = unsafe { described(memory) }?;
+        // Without an owner. It has copies of the lists: Python code that runs before the export may change the caller's.
+        // SAFETY: lists of `ndim` numbers (the caller's duty); nothing reads the elements.
+        let copied = unsafe { dlbridge::ffi::from_owner_raw((), &tensor, Flags(memory.flags)) }?;
+        // SAFETY: the caller's duty, with the lists of `copied`.
+        let tensor = || unsafe { export(&memory, &copied.as_raw()) };
+        let take = || tensor().unwrap_or_else(|_| unreachable!("validated just now"));
+        Ok(python::object(python::attached()?, take)?.into_raw())
     };
     // SAFETY: the caller's duty.
     unsafe { write_out(out, export) }

@@ -108,7 +108,8 @@ impl TensorHandle {
                 let descriptor = shared.tensor.as_raw();
                 // SAFETY: the lists and the elements are those of the tensor, which its owner keeps
                 // alive (R2).
-                let tensor = unsafe { dlbridge::ffi::from_holder_raw(shared, &descriptor, flags) };
+                let tensor =
+                    unsafe { dlbridge::ffi::from_holder_raw(|| shared, &descriptor, flags) };
                 tensor.expect("it was validated when the handle was made")
             }
         }

@@ -195,7 +195,7 @@ fn chain(step: impl Fn(Tensor) -> Tensor + Send + 'static) {
 fn around(tensor: Tensor) -> Tensor {
     let described = tensor.as_raw();
     // SAFETY: described by the tensor, which is the only owner.
-    let around = unsafe { ffi::from_holder_raw(tensor, &described, dlbridge::Flags::NONE) };
+    let around = unsafe { ffi::from_holder_raw(|| tensor, &described, dlbridge::Flags::NONE) };
     // SAFETY: the same.
     unsafe { ffi::assume_class(around.expect("our own"), Access::Exclusive) }
 }

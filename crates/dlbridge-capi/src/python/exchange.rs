@@ -87,7 +87,7 @@ fn read_only(tensor: Tensor) -> Result<Tensor> {
     let flags = tensor.flags() | Flags::READ_ONLY;
     let descriptor = tensor.as_raw();
     // SAFETY: the lists and the elements are those of the tensor, which its owner keeps alive (R2).
-    Ok(unsafe { dlbridge::ffi::from_holder_raw(tensor, &descriptor, flags) }?)
+    Ok(unsafe { dlbridge::ffi::from_holder_raw(|| tensor, &descriptor, flags) }?)
 }
 
 /// The producer's current stream on a device, on which the memory is ready.

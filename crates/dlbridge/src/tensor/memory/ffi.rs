@@ -122,7 +122,7 @@ pub unsafe fn from_owner_raw<O: Send + 'static>(
     flags: Flags,
 ) -> Result<Tensor, Error> {
     // SAFETY: the caller's duty.
-    unsafe { from_raw_of(owner, Owns::Elements, tensor, flags) }
+    unsafe { from_raw_of(|| owner, Owns::Elements, tensor, flags) }
 }
 
 /// As [`Builder::build_raw`](crate::Builder::build_raw), with lists that are not copied before they are measured: a builder
@@ -147,17 +147,17 @@ pub unsafe fn from_owner_at<O: Send + 'static>(
 }
 
 /// As [`from_owner_raw`], for an owner that may drop tensors, which may be of such owners as well: a chain of
-/// them is dropped in a loop.
+/// them is dropped in a loop. `owner` is called once the descriptor was found to be valid, so that an error drops no owner.
 ///
 /// # Safety
 ///
-/// As for [`from_owner_raw`].
+/// As for [`from_owner_raw`]. `owner` leaves the descriptor, its lists and the elements as they are.
 ///
 /// # Errors
 ///
 /// As for [`from_owner_raw`].
 pub unsafe fn from_holder_raw<O: Send + 'static>(
-    owner: O,
+    owner: impl FnOnce() -> O,
     tensor: &DLTensor,
     flags: Flags,
 ) -> Result<Tensor, Error> {
@@ -170,7 +170,7 @@ pub unsafe fn from_holder_raw<O: Send + 'static>(
 /// As for [`from_owner_raw`].
 #[inline]
 unsafe fn from_raw_of<O: Send + 'static>(
-    owner: O,
+    owner: impl FnOnce() -> O,
     owns: Owns,
     tensor: &DLTensor,
     flags: Flags,
@@ -179,7 +179,7 @@ unsafe fn from_raw_of<O: Send + 'static>(
     // SAFETY: the caller's duty.
     let checked = unsafe { validate(tensor, flags, &mut room) }?;
     // SAFETY: checked just now, and the owner keeps it alive (the caller's duty).
-    unsafe { Handle::of_owner(owner, owns, checked) }.map(Tensor)
+    unsafe { Handle::of_owner(owner(), owns, checked) }.map(Tensor)
 }
 
 /// A tensor over a descriptor that owns nothing: for a binding that keeps both until it ends them. `None` if the descriptor is not an ordinary one: strides that are there and not negative, host memory, whole
