@@ -1,6 +1,6 @@
 """The table of borrows that extension modules share by its functions.
 
-The third module is this program: it calls the functions in the capsule (`ffi/borrow/shared.rs`).
+The third module is this program: it calls the functions in the capsule (`ffi/borrow/own.rs`).
 """
 
 from __future__ import annotations

@@ -1,49 +1,22 @@
-//! From a tensor to Python: the capsule that answers a call of `__dlpack__`, and NumPy arrays over its memory.
-//! What a request permits belongs to `dlbridge::protocol::call`. A dtype or device that NumPy does not support falls back
-//! to `numpy.from_dlpack`, for its error message.
+//! NumPy arrays over a tensor's memory.
+//! A dtype or device that NumPy does not support falls back to `numpy.from_dlpack`, for its error message.
 //! Invariant: the base of an array keeps the memory alive, and no consumer takes the memory from it.
 
 use std::ffi::c_int;
 
-use dlbridge::protocol::call::Request;
 use dlbridge::{DType, Device, Tensor};
-use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+#[cfg(feature = "tensor-methods")]
+use pyo3::types::PyString;
 
 use crate::dtypes::numpy::number_of;
 use crate::error::{error_of, unless_refused};
-use crate::ffi::capsule;
 use crate::ffi::memory::viewed;
 use crate::ffi::numpy::{Api, MAX_NDIM};
 use crate::interpreter::module;
-use crate::stream::{Ready, Stream, copy, is_copied_to_host};
-use crate::{Error, Result, TensorObject};
-
-/// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
-/// memory is `ready`.
-pub(crate) fn answer<'py>(
-    py: Python<'py>,
-    request: Request,
-    stream: Option<Borrowed<'_, 'py, PyAny>>,
-    tensor: Tensor,
-    ready: Option<&Ready>,
-) -> Result<Bound<'py, PyAny>> {
-    let device = tensor.device();
-    let answer = request.answer(device, is_copied_to_host).map_err(Error::refused)?;
-    let stream = Stream::requested(stream, answer.device)?;
-    let exported = if answer.copy {
-        copy(py, &tensor, ready, answer.device)?
-    } else {
-        if let Some(ready) = ready {
-            ready.before(stream, device)?;
-        }
-        tensor
-    };
-    if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
-}
+use crate::{Result, TensorObject};
 
 /// Makes an array over a tensor's memory. It is read-only if the tensor is.
 #[inline]
@@ -132,17 +105,4 @@ fn number_for(tensor: &Tensor) -> Option<c_int> {
     let is_usual =
         tensor.device() == Device::CPU && tensor.ndim() <= MAX_NDIM && !tensor.data_ptr().is_null();
     if is_usual { number_of(tensor.dtype()) } else { None }
-}
-
-/// What a function of a module makes of a tensor's array of NumPy.
-pub(crate) fn forward<'py>(
-    object: &Bound<'py, TensorObject>,
-    library: &Bound<'py, PyString>,
-    function: &Bound<'py, PyString>,
-    arguments: &Bound<'py, PyTuple>,
-    keywords: Option<&Bound<'py, PyDict>>,
-) -> Result<Bound<'py, PyAny>> {
-    let array = (TensorObject::numpy(object)?,).into_pyobject(object.py())?;
-    let arguments = array.add(arguments)?.cast_into::<PyTuple>().map_err(PyErr::from)?;
-    Ok(module(library)?.call_method(function, arguments, keywords)?)
 }

@@ -13,6 +13,8 @@ pub use crate::ffi::stream::Stream;
 
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::borrow::copied;
+#[cfg(feature = "cudarc-0_19")]
+use crate::ffi::capture;
 use crate::ffi::driver::{Event, has_driver, has_no_work, memory};
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::{Error, Result};
@@ -94,6 +96,10 @@ impl Ready {
     #[inline]
     pub(crate) fn for_tensor(tensor: &Tensor) -> Option<Self> {
         platform(tensor.device())?;
+        #[cfg(feature = "cudarc-0_19")]
+        if tensor.stream_handle().is_some() {
+            capture::find_pytorch(tensor.device());
+        }
         Some(Self::Stream(Stream::of_tensor(tensor)))
     }
 
@@ -119,10 +125,10 @@ impl Ready {
         };
         match self {
             _ if number == -1 => Ok(()),
-            Self::Event(event) => event.before(number, device),
+            Self::Event(event) => order(event, number, device),
             Self::Stream(own) => match own.number_on(device)? {
                 Some(own) if own != number => match recorded(platform, own, device)? {
-                    Some(event) => event.before(number, device),
+                    Some(event) => order(&event, number, device),
                     None => Ok(()),
                 },
                 _ => Ok(()),
@@ -145,6 +151,14 @@ impl Ready {
             (Self::Stream(_), None) => Ok(()),
         }
     }
+}
+
+/// Makes the stream of this number wait for an event. If it captures a graph of PyTorch, slices that are dropped are told.
+fn order(event: &Event, number: i64, device: Device) -> Result<()> {
+    event.before(number, device, |_stream| {
+        #[cfg(feature = "cudarc-0_19")]
+        capture::remember(_stream, device);
+    })
 }
 
 /// An event behind the work on the stream of this number; `None` for a stream that captures a graph.

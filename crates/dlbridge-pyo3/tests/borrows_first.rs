@@ -13,7 +13,7 @@ use dlbridge_pyo3::{TensorObject, import};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 
-/// The functions of a table (`ffi/borrow/shared.rs`). This one counts what is kept.
+/// The functions of a table (`ffi/borrow/own.rs`). This one counts what is kept.
 #[repr(C)]
 struct Functions {
     version: usize,

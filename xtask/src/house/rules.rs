@@ -32,7 +32,7 @@ const RULES: [(&str, &str, &[&str]); 10] = [
             ":(exclude)crates/dlbridge-pyo3/src/ffi",
             ":(exclude)crates/dlbridge-pyo3/src/interpreter",
             // Below `ffi`: what is released later.
-            ":(exclude)crates/dlbridge-pyo3/src/release/owner.rs",
+            ":(exclude)crates/dlbridge-pyo3/src/release.rs",
             // Pairs an object with the table or layout that its type was found to have.
             ":(exclude)crates/dlbridge-pyo3/src/types/cache.rs",
             // A function whose caller is PyO3.

@@ -1,17 +1,19 @@
-//! The arguments of a call of `__dlpack__`.
-//! What a request permits belongs to `export`.
+//! A call of `__dlpack__`: what it asks, and the capsule that answers.
+//! Which answer a request permits belongs to `dlbridge::protocol::call`.
 
-use dlbridge::protocol;
 use dlbridge::protocol::call::Request;
+use dlbridge::{Tensor, protocol};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
 
-use crate::Result;
 use crate::error::error_of;
 use crate::ffi::callbacks::{Argument, Call};
+use crate::ffi::capsule;
 use crate::interpreter::{Once, through_pyo3};
+use crate::stream::{Ready, Stream, copy, is_copied_to_host};
+use crate::{Error, Result};
 
 /// The request and the stream of a call of `__dlpack__` (array API standard 2024.12).
 #[inline]
@@ -48,6 +50,29 @@ pub(super) fn request<'a, 'py>(
         }
     }
     Ok((request, stream))
+}
+
+/// Makes a capsule over a tensor's memory, or over a copy. The requested stream waits until the
+/// memory is `ready`.
+pub(super) fn answer<'py>(
+    py: Python<'py>,
+    request: Request,
+    stream: Option<Argument<'_, 'py>>,
+    tensor: Tensor,
+    ready: Option<&Ready>,
+) -> Result<Bound<'py, PyAny>> {
+    let device = tensor.device();
+    let answer = request.answer(device, is_copied_to_host).map_err(Error::refused)?;
+    let stream = Stream::requested(stream, answer.device)?;
+    let exported = if answer.copy {
+        copy(py, &tensor, ready, answer.device)?
+    } else {
+        if let Some(ready) = ready {
+            ready.before(stream, device)?;
+        }
+        tensor
+    };
+    if answer.versioned { capsule::versioned(py, exported) } else { capsule::legacy(py, exported) }
 }
 
 /// The index of a name that is not interned.

@@ -1,5 +1,5 @@
 //! The methods that every class with DLPack gets: `dlpack_class`.
-//! Their arguments belong to `call`, what a request permits to `answer`.
+//! What a call of `__dlpack__` asks, and what answers it, belongs to `call`.
 //! Invariant: a method of the class's own is kept.
 
 use std::ffi::CStr;
@@ -9,21 +9,20 @@ use std::sync::atomic::Ordering;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyMemoryView, PyType};
+use pyo3::types::{PyCFunction, PyMemoryView, PyTuple, PyType};
 
-use super::call::request;
+use super::call::{answer, request};
 use super::pickle::{self, Pickle};
 use super::traits::{ExportDlpack, export, on_host, permitted};
 use crate::dtypes::names::name_of;
 use crate::error::error_of;
-use crate::export::{answer, forward};
 #[cfg(feature = "columns")]
 use crate::ffi::arrow;
 use crate::ffi::buffer::BufferRequest;
 use crate::ffi::callbacks::{Argument, Attribute, Body, Call};
 use crate::ffi::class::{Method, Property, makes_buffers, set_buffers};
 use crate::ffi::table;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{module, through_pyo3};
 use crate::object::CLASS;
 use crate::{Error, PyDType, Result, TensorObject};
 
@@ -158,9 +157,13 @@ impl Body<TensorObject> for TensorArray {
         if call.is_empty() {
             return TensorObject::numpy(object);
         }
-        let (numpy, function) = (intern!(object.py(), "numpy"), intern!(object.py(), "asarray"));
-        let (positional, named) = (call.positional()?, call.named()?);
-        through_pyo3(|| forward(object, numpy, function, &positional, Some(&named)))
+        let (py, array) = (object.py(), TensorObject::numpy(object)?);
+        let arguments = (array,).into_pyobject(py)?.add(call.positional()?)?;
+        let arguments = arguments.cast_into::<PyTuple>().map_err(PyErr::from)?;
+        through_pyo3(|| {
+            let numpy = module(intern!(py, "numpy"))?;
+            Ok(numpy.call_method(intern!(py, "asarray"), arguments, Some(&call.named()?))?)
+        })
     }
 }
 

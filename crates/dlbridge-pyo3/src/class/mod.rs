@@ -1,8 +1,6 @@
 //! Python classes with DLPack: `dlbridge.Tensor`, and users' classes.
 
 mod call;
-#[cfg(feature = "cuda")]
-mod cuda;
 #[cfg(feature = "tensor-methods")]
 mod index;
 #[cfg(any(feature = "cuda", feature = "tensor-methods"))]

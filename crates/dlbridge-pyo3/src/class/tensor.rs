@@ -9,8 +9,8 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-#[cfg(feature = "cuda")]
-use super::cuda;
+#[cfg(any(feature = "cuda", feature = "tensor-methods"))]
+use super::interface;
 use super::methods;
 #[cfg(feature = "tensor-methods")]
 use super::{values, whole};
@@ -175,7 +175,7 @@ impl TensorObject {
     #[cfg(feature = "cuda")]
     #[getter(__cuda_array_interface__)]
     fn cuda_array_interface<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        cuda::cuda_array_interface_of(py, self)
+        interface::cuda_array_interface_of(py, self)
     }
 
     /// For `jax.numpy`: a copy of writable memory, because JAX's arrays are constant. JAX computes later, from what is in
@@ -376,7 +376,7 @@ impl TensorObject {
     #[cfg(feature = "tensor-methods")]
     #[getter(__array_interface__)]
     fn array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        whole::array_interface(py, self)
+        interface::array_interface_of(py, self)
     }
 
     /// For `numpy.result_type` and `numpy.dtype`, from NumPy 2.4 on.

@@ -1,6 +1,6 @@
 //! `ExportDlpack`, the trait that a user's own Python class implements, and what such classes and `dlbridge.Tensor`
 //! publish in their exchange tables.
-//! The macro that adds the methods belongs to `methods`, the table itself to `ffi::table`, answering `__dlpack__` to `export`.
+//! The macro that adds the methods belongs to `methods`, the table itself to `ffi::table`, answering `__dlpack__` to `call`.
 //! Catching a panic of a user's method belongs to `ffi::callbacks`.
 
 use std::any::TypeId;

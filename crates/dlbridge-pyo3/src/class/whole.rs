@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dlbridge::ffi::Place;
 use dlbridge::{Device, Parts, TypeCode};
-use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PySlice, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit, intern};
 
 use super::values::Number;
-use super::{index, interface, values};
-use crate::dtypes::numpy::typestr_of;
+use super::{index, values};
 use crate::error::error_of;
 use crate::ffi::arrow;
 use crate::ffi::elements::{int_of, int_of_float, to_bytes};
@@ -234,29 +233,6 @@ fn no_scalar(object: &TensorObject, wanted: &str) -> Error {
     let shape = object.inner().shape();
     let message = format!("{wanted}: expected a 0-d tensor, found shape {shape:?}; use x.item()");
     error_of::<PyTypeError>(message).into()
-}
-
-/// The dict for `__array_interface__` (version 3 of NumPy's array interface protocol).
-///
-/// # Errors
-///
-/// An `AttributeError` for a dtype that the protocol lacks, since consumers then try others.
-pub(super) fn array_interface<'py>(
-    py: Python<'py>,
-    object: &TensorObject,
-) -> PyResult<Bound<'py, PyDict>> {
-    let refused = |message: String| Err(error_of::<PyAttributeError>(message));
-    let tensor = match object.on_host(py) {
-        Ok(tensor) => tensor,
-        Err(error) => return refused(error.to_string()),
-    };
-    match typestr_of(tensor.dtype()) {
-        Some(typestr) => interface::array_interface_of(py, tensor, &typestr),
-        None => refused(format!(
-            "expected a dtype of NumPy's own, found {}; use x.numpy()",
-            tensor.dtype()
-        )),
-    }
 }
 
 /// The capsules of Arrow's schema and array.

@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::acquired::Acquired;
-use super::memory::Owners;
+use super::interface::Owners;
 use crate::release::Owner;
 
 /// Whether [`visit`] may show an object of this tensor, now or once other handles are dropped.

@@ -321,16 +321,20 @@ impl Event {
         Ok(event.map(|event| Self { event, context }))
     }
 
-    /// Makes the stream of this number wait. For one that captures a graph the host waits instead, because a wait
-    /// for work outside the capture breaks it.
-    pub(crate) fn before(&self, number: i64, device: Device) -> Result<()> {
+    /// Makes the stream of this number wait. For one that captures a graph, which `captures` is told, the host waits
+    /// instead, because a wait for work outside the capture breaks it.
+    pub(crate) fn before(
+        &self,
+        number: i64,
+        device: Device,
+        captures: impl FnOnce(*mut c_void),
+    ) -> Result<()> {
         let driver = Driver::get()?;
         let context = context(driver, number, device)?;
         driver.within(context, || {
             let stream = handle(number);
             if driver.is_capturing(stream) {
-                #[cfg(feature = "cudarc-0_19")]
-                super::published::remember_capture(stream, device);
+                captures(stream);
                 driver.wait_on_host(self.event)
             } else {
                 driver.wait(stream, self.event)

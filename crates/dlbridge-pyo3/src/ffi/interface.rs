@@ -16,6 +16,7 @@ use super::memory::ForeignMemory;
 use crate::dtypes::numpy::dtype_of_typestr;
 use crate::error::unless_refused;
 use crate::interpreter::Attributes;
+use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// The dict of an object's `__array_interface__` or `__cuda_array_interface__`.
@@ -117,8 +118,23 @@ impl<'py> Interface<'py> {
         memory: ForeignMemory,
         buffer: Option<Acquired>,
     ) -> Result<Tensor> {
-        let objects = (object, &self.0).into_pyobject(object.py())?;
-        memory.claimed_by(objects.into_any().unbind(), buffer)
+        let objects = (object, &self.0).into_pyobject(object.py())?.into_any().unbind();
+        // SAFETY: the producer says so as long as the object lives, or its buffer is not released
+        // (SAFETY.md, T3 and T8 hold for every protocol).
+        unsafe { memory.tensor(Owner::new(Owners { buffer, objects })) }
+    }
+}
+
+/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
+pub(super) struct Owners {
+    pub(super) buffer: Option<Acquired>,
+    pub(super) objects: Py<PyAny>,
+}
+
+impl NeedsInterpreter for Owners {
+    fn release(self, py: Python<'_>) {
+        let Self { buffer: _buffer, objects } = self;
+        objects.release(py);
     }
 }
 

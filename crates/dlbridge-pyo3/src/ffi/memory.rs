@@ -8,11 +8,8 @@ use std::ffi::c_void;
 use dlbridge::ffi::{assume_legacy, from_owner_at, into_exclusive_zeroed, keep_alive};
 use dlbridge::{ArcTensor, DType, Device, Flags, MAX_NDIM, Tensor, layout};
 use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
 
-use super::acquired::Acquired;
 use crate::error::error_of;
-use crate::release::{NeedsInterpreter, Owner};
 use crate::{Error, Result};
 
 /// A protocol's description of an object's memory.
@@ -121,15 +118,6 @@ impl ForeignMemory {
         Ok(Reach { below, above })
     }
 
-    /// A tensor over the memory that Python code claims to be there. It keeps the objects that may own
-    /// the memory, and the buffer that the memory is in.
-    pub(super) fn claimed_by(self, objects: Py<PyAny>, buffer: Option<Acquired>) -> Result<Tensor> {
-        let owners = Owners { buffer, objects };
-        // SAFETY: the producer says so as long as the object lives, or its buffer is not released
-        // (SAFETY.md, T3 and T8 hold for every protocol).
-        unsafe { self.tensor(Owner::new(owners)) }
-    }
-
     /// A tensor over this memory that keeps `owner`.
     ///
     /// # Safety
@@ -143,19 +131,6 @@ impl ForeignMemory {
         let (layout, memory) = ((self.dtype, &*self.shape, &*steps), (self.data, self.device));
         // SAFETY: the caller's duty.
         Ok(unsafe { from_owner_at(owner, layout, memory, flags) }?)
-    }
-}
-
-/// The owner of the memory: a buffer, if `data` is one, and the object with its dict.
-pub(super) struct Owners {
-    pub(super) buffer: Option<Acquired>,
-    pub(super) objects: Py<PyAny>,
-}
-
-impl NeedsInterpreter for Owners {
-    fn release(self, py: Python<'_>) {
-        let Self { buffer: _buffer, objects } = self;
-        objects.release(py);
     }
 }
 

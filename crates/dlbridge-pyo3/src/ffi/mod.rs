@@ -8,6 +8,8 @@ pub(crate) mod borrow;
 pub(crate) mod buffer;
 pub(crate) mod callbacks;
 pub(crate) mod capsule;
+#[cfg(feature = "cudarc-0_19")]
+pub(crate) mod capture;
 pub(crate) mod class;
 pub(crate) mod cycle;
 #[cfg(feature = "cuda")]

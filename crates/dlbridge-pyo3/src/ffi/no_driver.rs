@@ -1,6 +1,8 @@
 //! Without the feature `cuda`: no work is ordered, and no device memory is copied.
 //! Invariant: memory that may have work before it is rejected, with the feature that waits for it.
 
+use std::ffi::c_void;
+
 use dlbridge::Device;
 
 use crate::{Error, Result};
@@ -14,7 +16,7 @@ impl Event {
         Err(needs_feature(&format!("work on stream {number} of {device}")))
     }
 
-    pub(crate) fn before(&self, _: i64, _: Device) -> Result<()> {
+    pub(crate) fn before(&self, _: i64, _: Device, _: impl FnOnce(*mut c_void)) -> Result<()> {
         match *self {}
     }
 

@@ -5,8 +5,6 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-#[cfg(feature = "cudarc-0_19")]
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::call::mentions;
@@ -18,21 +16,14 @@ use dlbridge::sys::{
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyNotImplementedError};
-#[cfg(feature = "cudarc-0_19")]
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule::{adopt, release_rejected};
 use super::class::inherited;
-#[cfg(feature = "cudarc-0_19")]
-use super::driver::is_capturing;
 use super::stream::Stream;
 use super::table::is_ours;
-use crate::error::error_of;
-use crate::error::is_refusal;
-#[cfg(feature = "cudarc-0_19")]
-use crate::interpreter::{Attributes, attached, imported_module, undisturbed};
+use crate::error::{error_of, is_refusal};
 use crate::{Error, Result};
 
 /// The table in a type's attribute, if its version is supported.
@@ -108,84 +99,18 @@ impl<'a, 'py> Published<'a, 'py> {
     /// The current stream of the table's framework; `None` if the table failed.
     #[cold]
     pub(crate) fn current_stream(self, device: Device) -> Option<Stream> {
-        let Some(current_work_stream) = self.table.current_work_stream else {
+        if self.table.current_work_stream.is_none() {
             return Some(Stream::DEFAULT);
-        };
-        // Some leave it as it is where they mean the default stream.
-        let mut handle = ptr::null_mut();
-        let kind = DLDeviceType(device.kind.0);
-        // SAFETY: a callback of a type's own table, a place for the answer, and attached (F1, F5).
-        let status = stopping(|| unsafe {
-            current_work_stream.unwinding()(kind, device.id, &raw mut handle)
-        });
-        // SAFETY: the producer's own current stream (SAFETY.md, T11).
-        (status == 0).then(|| unsafe { Stream::from_handle(handle) })
-    }
-}
-
-/// PyTorch's table; null before a CUDA slice met it.
-#[cfg(feature = "cudarc-0_19")]
-static PYTORCH: AtomicPtr<DLPackExchangeAPI> = AtomicPtr::new(ptr::null_mut());
-
-/// Looks for PyTorch, until it is found: the stream on which it works may capture a graph when a slice is dropped.
-/// A PyTorch without streams for the device, or without a table (before 2.10), has none.
-#[cfg(feature = "cudarc-0_19")]
-pub(crate) fn find_pytorch(device: Device) {
-    let Some(py) = attached().filter(|_| PYTORCH.load(Ordering::Relaxed).is_null()) else { return };
-    undisturbed(py, || {
-        let tensor = imported_module(intern!(py, "torch")).and_then(|torch| {
-            torch.map(|torch| torch.attribute(intern!(py, "Tensor"))).transpose()
-        });
-        let Ok(Some(kind)) = tensor else { return };
-        let Ok(Ok(Some(table))) = kind.cast_into::<PyType>().map(|kind| find(&kind)) else {
-            return;
-        };
-        if stream_of(table, device).is_some() {
-            PYTORCH.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
-            dlbridge::cudarc_0_19::set_captures(pytorch_captures);
         }
-    });
-}
-
-/// A stream of PyTorch that captured when a tensor met it, which another thread cannot see.
-#[cfg(feature = "cudarc-0_19")]
-static CAPTURING: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-/// Whether PyTorch captures a graph on this device: by its current stream, or by one that captured before. PyTorch
-/// never destroys a stream of its own.
-#[cfg(feature = "cudarc-0_19")]
-fn pytorch_captures(ordinal: usize) -> bool {
-    let current = i32::try_from(ordinal).ok().and_then(|id| stream_of_pytorch(Device::cuda(id)));
-    if current.is_some_and(is_capturing) {
-        return true;
-    }
-    let before = CAPTURING.load(Ordering::Relaxed);
-    if before.is_null() || is_capturing(before) {
-        return !before.is_null();
-    }
-    let _ =
-        CAPTURING.compare_exchange(before, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
-    false
-}
-
-/// Remembers a stream that captures, if it is PyTorch's.
-#[cfg(feature = "cudarc-0_19")]
-pub(super) fn remember_capture(stream: *mut c_void, device: Device) {
-    if stream_of_pytorch(device) == Some(stream) {
-        CAPTURING.store(stream, Ordering::Relaxed);
+        // SAFETY: the producer's own current stream (SAFETY.md, T11).
+        stream_of(self.table, device).map(|handle| unsafe { Stream::from_handle(handle) })
     }
 }
 
-#[cfg(feature = "cudarc-0_19")]
-fn stream_of_pytorch(device: Device) -> Option<*mut c_void> {
-    // SAFETY: the table of a type is static (F6).
-    stream_of(unsafe { PYTORCH.load(Ordering::Relaxed).as_ref() }?, device)
-}
-
-/// The current stream of a table for a device. PyTorch's needs no interpreter.
-#[cfg(feature = "cudarc-0_19")]
-fn stream_of(table: &DLPackExchangeAPI, device: Device) -> Option<*mut c_void> {
+/// The current stream of a table for a device; `None` if the table has none, or failed. PyTorch's needs no interpreter.
+pub(super) fn stream_of(table: &DLPackExchangeAPI, device: Device) -> Option<*mut c_void> {
     let current_work_stream = table.current_work_stream?;
+    // Some leave it as it is where they mean the default stream.
     let (mut handle, kind) = (ptr::null_mut(), DLDeviceType(device.kind.0));
     // SAFETY: a callback of a type's own table, and a place for the answer (F5).
     let status =

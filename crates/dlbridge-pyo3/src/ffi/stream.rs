@@ -78,8 +78,6 @@ impl Stream {
     /// waiter keeps the tensor, with which the stream lives (F7).
     pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
         let Some(own) = tensor.stream_handle() else { return Self::DEFAULT };
-        #[cfg(feature = "cudarc-0_19")]
-        super::published::find_pytorch(tensor.device());
         // SAFETY: it lives as long as the tensor (F7).
         unsafe { Self::from_handle(own) }
     }

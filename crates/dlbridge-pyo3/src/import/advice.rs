@@ -19,23 +19,8 @@ pub(super) fn no_array(object: Borrowed<'_, '_, PyAny>) -> Error {
     Error::unsupported(refused(object, ""))
 }
 
-/// The error for an object with a protocol that this extension is built without. NumPy does not convert the object: it
-/// would make numbers of nulls.
-#[cfg(not(all(feature = "columns", feature = "cuda")))]
-#[cold]
-pub(super) fn needs_feature(
-    object: Borrowed<'_, '_, PyAny>,
-    protocol: &Bound<'_, PyString>,
-    feature: &str,
-) -> Error {
-    let why = format!(
-        ", whose {protocol} an extension reads by the feature `{feature}` of dlbridge-pyo3"
-    );
-    refused(object, &why).into()
-}
-
 /// The error for an object that is not imported, and `why`.
-fn refused(object: Borrowed<'_, '_, PyAny>, why: &str) -> PyErr {
+pub(super) fn refused(object: Borrowed<'_, '_, PyAny>, why: &str) -> PyErr {
     let found = match object.cast::<PyType>() {
         Ok(class) => format!("the class {}", name_of(&class)),
         Err(_) if object.is_none() => "None".to_owned(),

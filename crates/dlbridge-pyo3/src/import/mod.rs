@@ -6,7 +6,7 @@
 //! | `exchange` | ... through the exchange table of the type |
 //! | `dlpack` | ... by a call of `__dlpack__` |
 //! | `fallback` | ... through another protocol |
-//! | `columns`, `cuda` | ... of them Arrow's, and CUDA's array interface. `no_columns` and `no_cuda` name the feature that is off |
+//! | `columns`, `cuda` | ... of them Arrow's, and CUDA's array interface. `without` names the feature that is off |
 //! | `advice` | errors, with the call that helps |
 //! | `options` | what is asked of an import, and what it made |
 //!
@@ -16,19 +16,15 @@
 mod advice;
 #[cfg(feature = "columns")]
 mod columns;
-#[cfg(not(feature = "columns"))]
-#[path = "no_columns.rs"]
-mod columns;
 #[cfg(feature = "cuda")]
-mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_cuda.rs"]
 mod cuda;
 mod dlpack;
 mod exchange;
 mod fallback;
 mod options;
 mod request;
+#[cfg(not(all(feature = "columns", feature = "cuda")))]
+mod without;
 
 use dlbridge::{Device, DeviceKind, Tensor};
 use pyo3::Borrowed;
@@ -37,6 +33,10 @@ use pyo3::prelude::*;
 pub use dlbridge::protocol::call::CopyMode;
 pub(crate) use exchange::{current_stream, refuse_grad, refuse_grad_to_write, requires_grad};
 pub use options::{ImportOptions, Imported, Protocol};
+#[cfg(not(feature = "columns"))]
+use without::columns;
+#[cfg(not(feature = "cuda"))]
+use without::cuda;
 
 use crate::ffi::borrow;
 use crate::ffi::callbacks::exporting;

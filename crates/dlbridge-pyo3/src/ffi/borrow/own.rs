@@ -11,11 +11,29 @@ use dlbridge::ffi::Bytes;
 
 use super::list::{List, Lists};
 use super::ordered::Ordered;
-use super::shared::Functions;
 use super::slot::Slot;
 use super::sync::MutexGuard;
 use super::table::{Place, Table};
 use super::{Kind, Other};
+
+/// The functions of a table. A later version of this library may add some at the end, and then says another `version`; these
+/// keep their types, and mean the same. A borrow has a number, which is not 0, and of which the two lowest bits are 0.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Functions {
+    pub(super) version: usize,
+    /// Borrows bytes to read, and returns the number; or 0 and another borrow.
+    pub(super) read: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
+    /// The same, to write.
+    pub(super) write: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
+    /// Borrows bytes to read for a tensor that Rust keeps, and returns the number. It replaces the borrow of this number; with
+    /// 0, no code outside the module has the memory yet.
+    pub(super) keep: unsafe extern "C" fn(&Bytes, usize) -> usize,
+    /// Ends the borrow of this number, on any thread. Its bytes begin at the address.
+    pub(super) end: unsafe extern "C" fn(usize, usize),
+    /// Whether memory is borrowed to write, for a thread that keeps others from beginning to.
+    pub(super) has_writers: extern "C" fn() -> bool,
+}
 
 pub(super) static OWN: Functions = Functions { version: 1, read, write, keep, end, has_writers };
 

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::own::{self, OWN};
+use super::own::{self, Functions, OWN};
 use super::{Other, refusal};
 use crate::error::error_of;
 use crate::ffi::capsule;
@@ -25,25 +25,6 @@ const NAME: &CStr = c"dlbridge.borrows";
 
 /// The same name, as the key in the dict.
 const KEY: &str = "dlbridge.borrows";
-
-/// The functions of a table. A later version of this library may add some at the end, and then says another `version`; these
-/// keep their types, and mean the same. A borrow has a number, which is not 0, and of which the two lowest bits are 0.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Functions {
-    pub(super) version: usize,
-    /// Borrows bytes to read, and returns the number; or 0 and another borrow.
-    pub(super) read: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
-    /// The same, to write.
-    pub(super) write: extern "C" fn(&Bytes, &mut MaybeUninit<Other>) -> usize,
-    /// Borrows bytes to read for a tensor that Rust keeps, and returns the number. It replaces the borrow of this number; with
-    /// 0, no code outside the module has the memory yet.
-    pub(super) keep: unsafe extern "C" fn(&Bytes, usize) -> usize,
-    /// Ends the borrow of this number, on any thread. Its bytes begin at the address.
-    pub(super) end: unsafe extern "C" fn(usize, usize),
-    /// Whether memory is borrowed to write, for a thread that keeps others from beginning to.
-    pub(super) has_writers: extern "C" fn() -> bool,
-}
 
 /// The functions of the table of the process. Set under the lock of `EARLY`.
 static SHARED: OnceLock<&'static Functions> = OnceLock::new();
