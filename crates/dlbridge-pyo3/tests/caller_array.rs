@@ -122,7 +122,8 @@ for tensor in [x, 2 * x]:
         sum(tensor)
     except TypeError as error:
         text = 'expected an array without gradients, found a torch.Tensor that requires grad: pass x.detach()'
-        assert str(error) == text, error
+        # Older PyO3 names the argument.
+        assert str(error).removeprefix(\"argument 'x': \") == text, error
     else:
         raise AssertionError('accepted')
 assert sum(x.detach()) == 3
