@@ -259,8 +259,6 @@ def paths_table(results: Results, libraries: list[str]) -> str:
         rows += [row(results, path, library, budget) for library in having]
         if having:
             rows[-len(having)][0] = title
-            if len(having) < len(libraries):
-                rows.append(["", "the others", "-", "-", "-", "-", "-", ""])
     heads = "path | library | instructions | x floor | allocations | ns | budget | "
     return table(heads, "llrrrrrl", rows)
 

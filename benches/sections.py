@@ -136,7 +136,8 @@ def views(program: Path) -> Section:
     for (_, _, name, dtype, layout, who, ns), count in zip(rows, counts, strict=True):
         cases.setdefault((layout, name, dtype), {})[who] = (float(ns), count)
     contiguous: Rows = []
-    strided: Rows = []
+    # By layout and loop, a cell for each type of elements.
+    strided: dict[tuple[str, str], dict[str, str]] = {}
     for (layout, name, dtype), case in cases.items():
         if layout == "contiguous" and "slice" in case:
             others = [
@@ -145,8 +146,10 @@ def views(program: Path) -> Section:
             ]
             contiguous.append([name, dtype, f"{case['slice'][0]:.0f}", *others])
         elif layout != "contiguous" and "ndarray" in case:
-            first = f"{case['ndarray'][0]:.0f}"
-            strided.append([layout, name, dtype, first, view_cell(case, "View", "ndarray")])
+            cells = strided.setdefault((layout, name), {})
+            cells[dtype] = view_cell(case, "View", "ndarray")
+    dtypes = list(dict.fromkeys(dtype for cells in strided.values() for dtype in cells))
+    rows = [[*key, *(cells.get(it, "-") for it in dtypes)] for key, cells in strided.items()]
     heads = "loop | elements | slice, ns | View | as_cells | as_slice | to_vec | ndarray"
     body = f"""\
 Loops over 16 KiB of contiguous elements, or over 4096 elements of other layouts. A number is the time of
@@ -157,7 +160,9 @@ language may write; slices are for exclusive memory. `as_cells` is for contiguou
 {table(heads, "llrrrrrr", contiguous)}
 ### Layouts that are not contiguous
 
-{table("layout | loop | elements | ndarray, ns | View", "lllrr", strided)}"""
+A `View`, as a multiple of ndarray:
+
+{table(" | ".join(["layout", "loop", *dtypes]), "ll" + "r" * len(dtypes), rows)}"""
 
     return Section("Rust: views", body, "rust views")
 

@@ -95,14 +95,14 @@ def test_a_missing_feature_is_noted_once(benches):
     assert found.versions == {"numpy": "2.4.6"}
 
 
-def test_a_path_has_a_row_for_each_library_and_one_for_the_rest(benches):
+def test_a_path_has_a_row_for_each_library_that_has_it(benches):
     table = benches.paths.paths_table(
         results(benches), ["floor", "dlbridge", "nanobind", "tvm_ffi"]
     )
     rows = table.splitlines()
     assert rows[2].endswith("| floor | 1,000 | 1.00 | 1 | 70.5 | - |  |")
     assert rows[3] == "|  | dlbridge | 1,500 | 1.50 | 2 | - | 1.10 | over |"
-    assert rows[4] == "|  | the others | - | - | - | - | - |  |"
+    assert len(rows) == 4
 
 
 KEY = ("bare", "torch-in")
