@@ -2,7 +2,7 @@
 
 import os
 
-from tables import Rows, Section, size, table
+from tables import Section, size, table
 
 # Opening and mapping a file of any size, in nanoseconds.
 OPEN_LIMIT = 50_000
