@@ -13,6 +13,7 @@ CLASSES = [
     dlbridge.Message,
     dlbridge.SealedTensors,
     dlbridge.UnsealedTensors,
+    type(iter(dlbridge.zeros(1))),
 ]
 
 

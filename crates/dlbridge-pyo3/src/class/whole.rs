@@ -14,9 +14,10 @@ use super::values::Number;
 use super::{index, values};
 use crate::error::error_of;
 use crate::ffi::arrow;
+use crate::ffi::class::freeze;
 use crate::ffi::elements::{int_of, int_of_float, to_bytes};
 use crate::ffi::memory::viewed as reinterpreted;
-use crate::interpreter::module;
+use crate::interpreter::{Once, module};
 use crate::stream::{copy, is_copied_to_host};
 use crate::{Error, PyDType, PyDevice, Result, TensorObject};
 
@@ -70,8 +71,10 @@ pub(super) fn iterate<'py>(object: &Bound<'py, TensorObject>) -> PyResult<Bound<
             "expected a tensor with axes, found a 0-d tensor, which is not iterated; use x.item()",
         ));
     }
-    let rows = Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) };
-    rows.into_bound_py_any(object.py())
+    static FROZEN: Once<()> = Once::new();
+    let py = object.py();
+    FROZEN.get_or_make(py, || freeze(&py.get_type::<Rows>()))?;
+    Rows { whole: object.clone().unbind(), next: AtomicUsize::new(0) }.into_bound_py_any(py)
 }
 
 /// Iterates along the first axis from its end.
