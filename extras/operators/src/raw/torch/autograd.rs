@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyBaseException;
+use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PySequenceMethods, PyTuple};
 
@@ -350,6 +350,13 @@ impl Autograd {
                 let objects = objects.collect::<Option<Vec<_>>>().ok_or(None)?;
                 PyTuple::new(py, objects).map_err(thrown)?
             };
+            // Those that Python's code returns may be fewer.
+            let (expected, found) = (places.len(), results.len());
+            if found != expected {
+                let words =
+                    format!("{}: expected {expected} results, found {found}", operator.name);
+                return Err(thrown(PyTypeError::new_err(words)));
+            }
             if is_recorded {
                 let recorded = PyTuple::new(py, [results])
                     .and_then(|first| first.as_sequence().concat(arguments.as_sequence()))
