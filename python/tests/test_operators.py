@@ -301,7 +301,7 @@ class TestTorch:
             array = torch.empty(4, dtype=getattr(torch, name))
             self.refused(f"found {name}(; convert with x.to.*)?$", my.same, array)
         array = torch.empty(4, dtype=torch.bits8)
-        self.refused("dtype of numbers.* number 21", my.same, array)
+        self.refused("same: x: expected a dtype of numbers.* number 21", my.same, array)
         self.refused("ndim: expected 0 to 64, found 65", my.same, x[0, 0].expand([1] * 65))
 
     def test_lazy_values(self):

@@ -67,6 +67,21 @@ def raising(error):
     return Mode, Subclass
 
 
+@needs_kernel
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_a_mode_that_returns_fewer_results_is_an_error(needs_grad):
+    # An argument that was freed stood in the place of the missing one.
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments, keywords=None):
+            return (torch.zeros(()),)
+
+    x = torch.ones(3, dtype=torch.float64, requires_grad=needs_grad)
+    with Mode(), pytest.raises(TypeError, match="extremes: expected 2 results, found 1"):
+        my.extremes(x)
+
+
 @pytest.mark.parametrize("needs_grad", [False, True])
 @pytest.mark.parametrize("kind", [Stop, KeyboardInterrupt, MemoryError, ValueError])
 def test_an_exception_of_a_mode_or_a_subclass_passes_through(kind, needs_grad):
@@ -266,8 +281,9 @@ def test_forward_mode_is_an_error():
         dual = torch.autograd.forward_ad.make_dual(ones, ones)
         for function in functions:
             for arguments in [(dual, ones), (ones, dual), (dual, dual)]:
+                # It named `torch.func.vjp`, which takes no operator.
                 with pytest.raises(
-                    RuntimeError, match="weighted has no derivative in forward mode"
+                    RuntimeError, match=r"no derivative in forward mode: use .*\.autograd\."
                 ):
                     function(*arguments)
             assert function(ones, ones).tolist() == [1, 1, 1]
@@ -383,6 +399,12 @@ def test_arrays_of_two_frameworks_are_one_line():
         my.weighted(y, x)
     with pytest.raises(RuntimeError, match=r"^weighted: weight: expected"):
         my.weighted(x, torch.ones(2))
+    # PyTorch makes an undefined tensor of None.
+    for found in (x, torch.ones(3, requires_grad=True)):
+        with pytest.raises(TypeError, match=r"^weighted: weight: expected a .*, found None$"):
+            my.weighted(found, None)
+        with pytest.raises(RuntimeError, match=r"^weighted: weight: "):
+            my.weighted.torch(found, None)
 
 
 @pytest.mark.parametrize(

@@ -131,14 +131,16 @@ class Operator:
         try:
             return operator(*arguments)
         except RuntimeError:
-            for name, tensor in zip(self._names, tensors):
-                if tensor is not None and not isinstance(tensor, torch):
+            for (name, kind), tensor in zip(self._about["parameters"], tensors):
+                is_absent = tensor is None and kind == "optional"
+                if not is_absent and not isinstance(tensor, torch):
                     break
             else:
                 raise
-        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        found = f"{type(tensor).__module__}.{type(tensor).__qualname__}; pass torch.as_tensor({name})"
         raise TypeError(
-            f"{self.__name__}: {name}: expected a torch.Tensor as the other arguments are, found {kind}; pass torch.as_tensor({name})"
+            f"{self.__name__}: {name}: expected a torch.Tensor as the other arguments are, "
+            f"found {'None' if tensor is None else found}"
         )
 
     def __reduce__(self):

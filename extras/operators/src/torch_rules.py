@@ -70,7 +70,7 @@ def recorded(about, module):
 
     def jvp(ctx, *tangents):
         raise RuntimeError(
-            f"{full_name(about)} has no derivative in forward mode: use reverse mode, such as torch.func.vjp or backward()"
+            f"{full_name(about)} has no derivative in forward mode: use reverse mode, such as torch.autograd.functional.vjp or backward()"
         )
 
     functions = {

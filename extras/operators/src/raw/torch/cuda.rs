@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use dlbridge::Device;
 use libloading::Library;
 
-use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim, check};
+use super::shim::{CPU, CUDA, Code, Handle, Owned, Shim};
 use crate::argument::device_call::Copies;
 use crate::argument::operand::Operand;
 use crate::definition::Checked;
@@ -74,11 +74,11 @@ impl<'s> Place<'s> {
         })?;
         let (mut stream, mut guard) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: a place to write to (F2, F5).
-        check(unsafe { current(index, &mut stream) })?;
+        shim.check(unsafe { current(index, &mut stream) })?;
         // SAFETY: PyTorch's current stream of this device, which exists during the call (T14).
         let stream = unsafe { DeviceStream::new(stream, Device::cuda(index)) };
         // SAFETY: a place to write to (F2, F5).
-        check(unsafe { (shim.aoti_torch_create_device_guard)(index, &mut guard) })?;
+        shim.check(unsafe { (shim.aoti_torch_create_device_guard)(index, &mut guard) })?;
         Ok(Self { shim, guard, stream })
     }
 }
@@ -112,7 +112,7 @@ impl<'t> TensorCopies<'t> {
 
     fn copy(&self, to: Handle, from: Handle) -> Result<(), Failure> {
         // SAFETY: live tensors, of which the first is written (F5).
-        check(unsafe { (self.shim.aoti_torch_copy_)(to, from, 0) })
+        self.shim.check(unsafe { (self.shim.aoti_torch_copy_)(to, from, 0) })
     }
 }
 
@@ -140,9 +140,9 @@ impl Shim {
     fn device(&self, tensor: &Owned<'_>) -> Result<(i32, i32), Failure> {
         let (mut kind, mut index) = (0, 0);
         // SAFETY: a live tensor, and a place to write to (F2, F5).
-        check(unsafe { (self.aoti_torch_get_device_type)(tensor.1, &mut kind) })?;
+        self.check(unsafe { (self.aoti_torch_get_device_type)(tensor.1, &mut kind) })?;
         // SAFETY: the same.
-        check(unsafe { (self.aoti_torch_get_device_index)(tensor.1, &mut index) })?;
+        self.check(unsafe { (self.aoti_torch_get_device_index)(tensor.1, &mut index) })?;
         Ok((kind, index))
     }
 }

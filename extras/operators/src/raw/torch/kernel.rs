@@ -7,11 +7,11 @@ use dlbridge::{DType, Device};
 
 use super::autograd::throw_out_of_memory;
 use super::cuda;
-use super::shim::{self, CPU, CUDA, DTYPES, Handle, Owned, Shim, check, handle, raise};
+use super::shim::{self, CPU, CUDA, DTYPES, Handle, Owned, Shim, handle, raise};
 use crate::Failure;
 use crate::argument::operand::{Operand, Slot, Written};
 use crate::call::Plan;
-use crate::definition::{Checked, Operator, checked};
+use crate::definition::{Checked, Operator, checked, named};
 use crate::failure::catch;
 use crate::few::Numbers;
 use crate::kind::{Kind, Scalar};
@@ -63,12 +63,14 @@ impl Shim {
         let mut slots = Vec::with_capacity(parameters.len());
         for (parameter, &word) in parameters.iter().zip(stack.iter()) {
             let mut next = || tensors.next().ok_or_else(|| Failure::new("a tensor is missing"));
+            let refused = |error| operator.named(named(parameter.name, &error));
             slots.push(match parameter.kind {
-                Kind::Input(_) => Slot::Read(self.operand(next()?)?.on(device)),
                 Kind::Optional(_) if word == 0 => Slot::Absent,
-                Kind::Optional(_) => Slot::Read(self.operand(next()?)?.on(device)),
+                Kind::Input(_) | Kind::Optional(_) => {
+                    Slot::Read(self.operand(next()?).map_err(refused)?.on(device))
+                }
                 Kind::InPlace(_) => {
-                    let operand = self.writable(next()?)?.on(device);
+                    let operand = self.writable(next()?).map_err(refused)?.on(device);
                     // SAFETY: PyTorch's tensor, which the schema says is written (T13).
                     Slot::Write(unsafe { Written::new(operand) })
                 }
@@ -124,13 +126,13 @@ impl Shim {
         let (mut ndim, mut dtype) = (0, 0);
         let (mut sizes, mut strides) = (ptr::null(), ptr::null());
         // SAFETY: a live tensor, and places to write to (F2, F5).
-        check(unsafe { (self.aoti_torch_get_dim)(handle, &mut ndim) })?;
+        self.check(unsafe { (self.aoti_torch_get_dim)(handle, &mut ndim) })?;
         // SAFETY: the same.
-        check(unsafe { (self.aoti_torch_get_sizes)(handle, &mut sizes) })?;
+        self.check(unsafe { (self.aoti_torch_get_sizes)(handle, &mut sizes) })?;
         // SAFETY: the same.
-        check(unsafe { (self.aoti_torch_get_strides)(handle, &mut strides) })?;
+        self.check(unsafe { (self.aoti_torch_get_strides)(handle, &mut strides) })?;
         // SAFETY: the same.
-        check(unsafe { (self.aoti_torch_get_dtype)(handle, &mut dtype) })?;
+        self.check(unsafe { (self.aoti_torch_get_dtype)(handle, &mut dtype) })?;
         let known = DTYPES.iter().find(|(code, _)| *code == dtype);
         let (_, dtype) = known.ok_or_else(|| {
             Failure::new(format!(
@@ -152,7 +154,7 @@ impl Shim {
         self.describe(tensor, |handle| {
             let mut data = ptr::null();
             // SAFETY: a live tensor, and a place to write to (F2, F5).
-            check(unsafe { (self.torch_get_const_data_ptr)(handle, &mut data) })?;
+            self.check(unsafe { (self.torch_get_const_data_ptr)(handle, &mut data) })?;
             Ok(data.cast_mut())
         })
     }
@@ -166,7 +168,7 @@ impl Shim {
     pub(super) fn address(&self, tensor: &Owned<'_>) -> Result<*mut c_void, Failure> {
         let mut data = ptr::null_mut();
         // SAFETY: a live tensor, and a place to write to (F2, F5).
-        check(unsafe { (self.torch_get_mutable_data_ptr)(tensor.1, &mut data) })?;
+        self.check(unsafe { (self.torch_get_mutable_data_ptr)(tensor.1, &mut data) })?;
         Ok(data)
     }
 
@@ -185,11 +187,11 @@ impl Shim {
         let (sizes, steps) = (shape.as_ptr(), strides.as_ptr());
         let (kind, index) = if device == Device::CPU { (CPU, -1) } else { (CUDA, device.id) };
         // SAFETY: lists of `ndim` numbers, and a place to write to (F2, F5).
-        let made_it = check(unsafe {
+        let made_it = self.check(unsafe {
             (self.aoti_torch_empty_strided)(ndim, sizes, steps, *code, kind, index, &mut made)
         });
-        made_it.map_err(|_| {
-            Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}: {}", self.what()))
+        made_it.map_err(|error| {
+            Failure::new(format!("PyTorch cannot allocate {dtype}{shape:?}: {error}"))
         })?;
         Ok(Owned(self, made))
     }

@@ -191,6 +191,11 @@ impl Shim {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
+    /// The error of a function that returned this code, in PyTorch's words.
+    pub(super) fn check(&self, code: Code) -> Result<(), Failure> {
+        if code == 0 { Ok(()) } else { Err(Failure::new(self.what())) }
+    }
+
     /// Adds a kernel for a dispatch key.
     pub(super) fn add_kernel(
         &self,
@@ -215,8 +220,4 @@ impl Shim {
         // The libraries are never deleted: that would remove the operator.
         if code == 0 { Ok(()) } else { Err(rejected(namespace, name, "the kernel")) }
     }
-}
-
-pub(super) fn check(code: Code) -> Result<(), Failure> {
-    if code == 0 { Ok(()) } else { Err(Failure::new("a function of PyTorch's C shim failed")) }
 }
