@@ -93,23 +93,35 @@ impl<'a, T: Element> Iter<'a, T> {
         self.runs.step() * size_of::<T>() as isize
     }
 
-    /// Calls `f` with each pair of elements of two iterators, until one of them has none left: one tight loop
-    /// for the elements that both have in one run.
+    /// Folds the pairs of elements of two iterators, until one of them has none left.
     #[inline]
     pub(crate) fn fold_pairs<U: Element, B>(
+        self,
+        other: Iter<'_, U>,
+        init: B,
+        mut f: impl FnMut(B, T, U) -> B,
+    ) -> B {
+        self.fold_places(other, init, |all, a, b| {
+            // SAFETY: the place of an element (the maker's duty).
+            let value = unsafe { T::read(a.cast()) };
+            // SAFETY: the same of the other's.
+            f(all, value, unsafe { U::read(b.cast()) })
+        })
+    }
+
+    /// The same of their places: one tight loop for the elements that both have in one run.
+    #[inline]
+    pub(super) fn fold_places<U: Element, B>(
         mut self,
         mut other: Iter<'_, U>,
         init: B,
-        mut f: impl FnMut(B, T, U) -> B,
+        mut f: impl FnMut(B, *const T, *const U) -> B,
     ) -> B {
         let mut all = init;
         if self.is_contiguous && other.is_contiguous {
             let (a, b) = (self.at.cast::<T>(), other.at.cast::<U>());
             for i in 0..self.left.min(other.left) {
-                // SAFETY: `left` elements remain, contiguous (the maker's duty).
-                let value = unsafe { T::read(a.wrapping_add(i).cast()) };
-                // SAFETY: the same of the other's.
-                all = f(all, value, unsafe { U::read(b.wrapping_add(i).cast()) });
+                all = f(all, a.wrapping_add(i), b.wrapping_add(i));
             }
             return all;
         }
@@ -119,20 +131,17 @@ impl<'a, T: Element> Iter<'a, T> {
                 return all;
             }
             let (a, b) = (self.take_of_run(len), other.take_of_run(len));
+            // Two loops, so that the one over contiguous elements is vectorised.
             if a.step == size_of::<T>() as isize && b.step == size_of::<U>() as isize {
+                let (a, b) = (a.first.cast::<T>(), b.first.cast::<U>());
                 for i in 0..len {
-                    // SAFETY: `len` elements of the run remain, one behind the other (the maker's duty).
-                    let value = unsafe { T::read(a.first.cast::<T>().wrapping_add(i).cast()) };
-                    let at = b.first.cast::<U>().wrapping_add(i).cast();
-                    // SAFETY: the same of the other's.
-                    all = f(all, value, unsafe { U::read(at) });
+                    all = f(all, a.wrapping_add(i), b.wrapping_add(i));
                 }
             } else {
                 for i in 0..len as isize {
-                    // SAFETY: `len` elements of the run remain, `step` apart (the maker's duty).
-                    let value = unsafe { T::read(a.first.wrapping_offset(i * a.step)) };
-                    // SAFETY: the same of the other's.
-                    all = f(all, value, unsafe { U::read(b.first.wrapping_offset(i * b.step)) });
+                    let (a, b) =
+                        (a.first.wrapping_offset(i * a.step), b.first.wrapping_offset(i * b.step));
+                    all = f(all, a.cast(), b.cast());
                 }
             }
         }

@@ -10,7 +10,7 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 use super::buffer::Buffer;
 use super::read::{Elements, write_mapped, write_zipped};
 use super::threads::on_many;
-use super::write::{Described, ElementsMut, Others, write_run, write_run_zipped};
+use super::write::{Described, ElementsMut, write_pairs, write_run};
 use super::{Iter, RowElements};
 use crate::layout::Runs;
 use crate::{Element, Error};
@@ -59,12 +59,10 @@ impl<'a, T: Element> Elements<'a, T> {
             other.checked().shape(),
             "the caller compares the shapes"
         );
-        let cells = self.cells().zip(other.cells());
         let write = |range: Range<usize>, target: &mut [MaybeUninit<U>]| {
-            let elements = (self.iter_of(range.clone()), other.iter_of(range.clone()));
-            let cells = cells.map(|(cells, others)| (&cells[range.clone()], &others[range]));
+            let (elements, others) = (self.iter_of(range.clone()), other.iter_of(range));
             // SAFETY: a place for each pair of the range (the duty of `written_in_pieces`).
-            unsafe { write_zipped(elements, cells, target.as_mut_ptr().cast(), &function) };
+            unsafe { write_zipped(elements, others, target.as_mut_ptr().cast(), &function) };
         };
         // SAFETY: all pairs of each range are written (R1).
         unsafe { self.written_in_pieces(write) }
@@ -131,14 +129,9 @@ impl<T: Element> ElementsMut<'_, T> {
         let checked = elements.checked();
         checked.check_disjoint()?;
         in_pieces(checked.len(), |range| {
-            let (shape, strides) = (checked.shape(), checked.strides());
-            let mut others =
-                Others::new(others.cells(), others.iter_of(range.clone()), range.start);
-            let (front, runs, back) = Runs::within(shape, strides, checked.len(), range);
-            for run in [front].into_iter().chain(runs).chain([back]) {
-                // SAFETY: as in `par_replace` (R4).
-                unsafe { write_run_zipped(&elements, run, &mut others, &value) };
-            }
+            let (elements, others) = (elements.iter_of(range.clone()), others.iter_of(range));
+            // SAFETY: as in `par_replace` (R4).
+            unsafe { write_pairs(elements, others, &value) };
         });
         Ok(())
     }

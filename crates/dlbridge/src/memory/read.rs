@@ -216,10 +216,8 @@ impl<'a, T: Element> Elements<'a, T> {
     ) -> Result<Buffer, Error> {
         assert_eq!(self.checked.shape(), other.checked.shape(), "the caller compares the shapes");
         let write = |target: *mut u8| {
-            let elements = (self.iter(), other.iter());
-            let cells = self.cells().zip(other.cells());
-            // SAFETY: room for all elements, aligned (R1, R7); both have as many.
-            unsafe { write_zipped(elements, cells, target.cast(), &mut function) };
+            // SAFETY: room for all elements, aligned (R1, R7).
+            unsafe { write_zipped(self.iter(), other.iter(), target.cast(), &mut function) };
             Ok(())
         };
         // SAFETY: all elements are written: both have as many (R1).
@@ -241,8 +239,6 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 }
 
-type Cells<'a, T> = &'a [ReadCell<T>];
-
 /// Writes `function` of each element to `target`.
 ///
 /// # Safety
@@ -261,32 +257,23 @@ pub(super) unsafe fn write_mapped<T: Element, U>(
     });
 }
 
-/// Writes `function` of each pair of elements to `target`; `cells` are the same elements, if both are
-/// contiguous.
+/// Writes `function` of each pair of elements to `target`.
 ///
 /// # Safety
 ///
-/// `target` is aligned, and valid for writes of as many values as the first elements. The others, and
-/// both lists of cells, are as many.
+/// `target` is aligned, and valid for writes of as many values.
 #[inline(always)]
 pub(super) unsafe fn write_zipped<T: Element, V: Element, U>(
-    (elements, mut others): (Iter<'_, T>, Iter<'_, V>),
-    cells: Option<(Cells<'_, T>, Cells<'_, V>)>,
-    target: *mut U,
+    elements: Iter<'_, T>,
+    others: Iter<'_, V>,
+    mut target: *mut U,
     mut function: impl FnMut(T, V) -> U,
 ) {
-    let mut write = |at: usize, value: T, other: V| {
-        // SAFETY: `at` counts the elements, and there is room for as many (the caller's duty).
-        unsafe { target.wrapping_add(at).write(function(value, other)) };
-    };
-    if let Some((cells, others)) = cells {
-        let pairs = cells.iter().zip(others).enumerate();
-        pairs.for_each(|(at, (cell, other))| write(at, cell.get(), other.get()));
-    } else {
-        elements.enumerate().for_each(|(at, value)| {
-            write(at, value, others.next().expect("as many elements"));
-        });
-    }
+    elements.fold_pairs(others, (), |(), value, other| {
+        // SAFETY: one of as many values (the caller's duty).
+        unsafe { target.write(function(value, other)) };
+        target = target.wrapping_add(1);
+    });
 }
 
 /// Sets the length of a vector whose first `len` elements were written, also after a panic.

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use super::read::Elements;
-use super::{Iter, ReadCell, RowElements};
+use super::{Iter, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::memory::Checked;
 use crate::memory::descriptor::Borrowed;
@@ -221,33 +221,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         Ok(())
     }
 
-    /// Replaces each element by `value` of it and of another tensor's element, in row-major order.
-    ///
-    /// # Panics
-    ///
-    /// If the other tensor has another number of elements.
+    /// Replaces each element by `value` of it and of another tensor's element, in row-major order. Both have as many.
     pub(crate) fn replace_zipped<U: Element>(
         &mut self,
         others: &Elements<'_, U>,
-        mut value: impl FnMut(T, U) -> T,
+        value: impl FnMut(T, U) -> T,
     ) {
-        let elements = self.elements();
-        let cells = others.cells();
-        if let (Some(len), Some(cells)) = (elements.checked().contiguous_len(), cells) {
-            let cells = &cells[..len];
-            // SAFETY: all of these elements, which are exclusive (R4, this type's invariant).
-            unsafe {
-                write_run(&elements, Run { start: 0, len, step: 1 }, |i, old| {
-                    value(old, cells[i].get())
-                });
-            }
-            return;
-        }
-        let mut others = Others::new(cells, others.iter(), 0);
-        for run in elements.runs() {
-            // SAFETY: a run of these elements, which are exclusive (R4, this type's invariant).
-            unsafe { write_run_zipped(&elements, run, &mut others, &mut value) };
-        }
+        // SAFETY: elements that are exclusive (R4, this type's invariant).
+        unsafe { write_pairs(self.elements().iter(), others.iter(), value) };
     }
 }
 
@@ -277,47 +258,23 @@ pub(super) unsafe fn write_run<T: Element>(
     }
 }
 
-/// The elements of another tensor that follow, in row-major order.
-pub(super) struct Others<'a, U> {
-    /// All elements, if they are contiguous, of which those from `start` on follow.
-    cells: Option<&'a [ReadCell<U>]>,
-    start: usize,
-    iter: Iter<'a, U>,
-}
-
-impl<'a, U> Others<'a, U> {
-    pub(super) fn new(cells: Option<&'a [ReadCell<U>]>, iter: Iter<'a, U>, start: usize) -> Self {
-        Self { cells, start, iter }
-    }
-}
-
-/// Replaces the elements of a run by a function of them and of as many elements of another tensor.
+/// Replaces each element by a function of it and of another tensor's element.
 ///
 /// # Safety
 ///
-/// As for [`write_run`].
-///
-/// # Panics
-///
-/// If fewer elements of the other tensor follow.
+/// No other code reads or writes the first elements, which may be written.
 #[inline(always)]
-pub(super) unsafe fn write_run_zipped<T: Element, U: Element>(
-    elements: &Elements<'_, T>,
-    run: Run,
-    others: &mut Others<'_, U>,
+pub(super) unsafe fn write_pairs<T: Element, U: Element>(
+    elements: Iter<'_, T>,
+    others: Iter<'_, U>,
     mut value: impl FnMut(T, U) -> T,
 ) {
-    if let Some(cells) = others.cells {
-        let cells = &cells[others.start..others.start + run.len];
-        others.start += run.len;
-        // SAFETY: the caller's duty.
-        unsafe { write_run(elements, run, |i, old| value(old, cells[i].get())) };
-    } else {
-        // SAFETY: the same.
-        unsafe {
-            write_run(elements, run, |_, old| {
-                value(old, others.iter.next().expect("as many elements"))
-            });
-        }
-    }
+    elements.fold_places(others, (), |(), place, other| {
+        // SAFETY: the place of an element (R1), alive (R2).
+        let old = unsafe { T::read(place.cast()) };
+        // SAFETY: the same of the other's.
+        let other = unsafe { U::read(other.cast()) };
+        // SAFETY: the first one is exclusive (the caller's duty; R4).
+        unsafe { place.cast_mut().write_unaligned(value(old, other)) };
+    });
 }
