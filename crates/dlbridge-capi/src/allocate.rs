@@ -3,9 +3,9 @@
 
 use dlbridge::Tensor;
 
+use crate::entry::write_out;
 use crate::error::{Error, Result, Status};
 use crate::handle::{Origin, TensorHandle};
-use crate::import::write_tensor;
 use crate::info::DataType;
 
 /// Makes a tensor of zeros in row-major host memory, aligned to 64 bytes because JAX copies other
@@ -23,9 +23,10 @@ pub unsafe extern "C" fn dlb_new(
     out: *mut *mut TensorHandle,
 ) -> Status {
     // SAFETY: the caller's duty.
-    let make = || Ok((unsafe { zeros(dtype, ndim, shape) }?, Origin::C, None));
+    let zeros = || unsafe { zeros(dtype, ndim, shape) };
+    let make = || Ok(TensorHandle::into_raw(zeros()?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, make) }
+    unsafe { write_out(out, make) }
 }
 
 /// # Safety
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn dlb_copy(
 ) -> Status {
     // SAFETY: the caller's duty.
     let tensor = unsafe { TensorHandle::borrow(tensor) };
-    let copy = || Ok((tensor?.tensor().to_contiguous()?, Origin::C, None));
+    let copy = || Ok(TensorHandle::into_raw(tensor?.tensor().to_contiguous()?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, copy) }
+    unsafe { write_out(out, copy) }
 }

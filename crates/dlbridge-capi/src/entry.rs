@@ -7,7 +7,7 @@ use std::mem::{self, ManuallyDrop};
 
 use dlbridge::ffi::catch;
 
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, NULL_OUT, Result, Status};
 
 /// The version of this API. A program that was compiled for version N runs with a library of
 /// version N or later whose file name ends in the same number (`libdlbridge.so.2`): functions,
@@ -38,6 +38,23 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Status {
             Status::Panic
         }
     }
+}
+
+/// Runs the body of an entry that has a result, and writes it where C wants it. A call that fails writes nothing.
+///
+/// # Safety
+///
+/// `out` is null or can be written.
+pub(crate) unsafe fn write_out<T>(out: *mut T, make: impl FnOnce() -> Result<T>) -> Status {
+    guarded(|| {
+        if out.is_null() {
+            return Err(NULL_OUT);
+        }
+        let made = make()?;
+        // SAFETY: the caller's duty.
+        unsafe { out.write(made) };
+        Ok(())
+    })
 }
 
 /// Runs the body of an entry that cannot fail.

@@ -12,8 +12,8 @@ use dlbridge::sys::{
 };
 use dlbridge::{Flags, Tensor};
 
-use crate::entry::guarded;
-use crate::error::{Error, NULL_OUT, NULL_TENSOR, Result, Status};
+use crate::entry::write_out;
+use crate::error::{Error, NULL_TENSOR, Result, Status};
 use crate::handle::{Origin, TensorHandle};
 use crate::info::{DataType, DeviceId};
 use crate::python::{self, PyObject};
@@ -286,21 +286,4 @@ pub unsafe extern "C" fn dlb_into_capsule(
 
 fn check_tensor(tensor: *mut TensorHandle) -> Result<()> {
     if tensor.is_null() { Err(NULL_TENSOR) } else { Ok(()) }
-}
-
-/// Writes a result where C wants it.
-///
-/// # Safety
-///
-/// `out` is null or can be written.
-unsafe fn write_out<T>(out: *mut *mut T, make: impl FnOnce() -> Result<*mut T>) -> Status {
-    guarded(|| {
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        let made = make()?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(made) };
-        Ok(())
-    })
 }

@@ -7,10 +7,10 @@ use std::ffi::c_void;
 use dlbridge::sys::{DLManagedTensor, DLManagedTensorVersioned};
 use dlbridge::{ManagedTensor, Tensor};
 
-use crate::entry::{contained, guarded, silent};
-use crate::error::{Error, NULL_OUT, Result, Status};
+use crate::entry::{contained, guarded, silent, write_out};
+use crate::error::{Error, Status};
 use crate::handle::{Origin, TensorHandle};
-use crate::info::{Stream, TensorInfo};
+use crate::info::TensorInfo;
 use crate::python::{self, PyObject};
 use crate::sized;
 
@@ -47,26 +47,6 @@ const RESERVED: Error = Error::Invalid(
 );
 const NULL_OBJECT: Error = Error::Invalid("object: expected a Python object, found a null pointer");
 
-/// Writes a new handle where C wants it.
-///
-/// # Safety
-///
-/// `out` is null or can be written.
-pub(crate) unsafe fn write_tensor(
-    out: *mut *mut TensorHandle,
-    import: impl FnOnce() -> Result<(Tensor, Origin, Stream)>,
-) -> Status {
-    guarded(|| {
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        let (tensor, origin, stream) = import()?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(TensorHandle::into_raw(tensor, origin, stream)) };
-        Ok(())
-    })
-}
-
 /// # Safety
 ///
 /// As for `dlb_from_versioned`.
@@ -76,10 +56,11 @@ unsafe fn import_managed<M: ManagedTensor>(managed: *mut M, out: *mut *mut Tenso
             return Err(NULL_MANAGED);
         }
         // SAFETY: the caller's duty.
-        Ok((unsafe { Tensor::from_raw(managed) }?, Origin::C, None))
+        let tensor = unsafe { Tensor::from_raw(managed) }?;
+        Ok(TensorHandle::into_raw(tensor, Origin::C, None))
     };
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, import) }
+    unsafe { write_out(out, import) }
 }
 
 /// Imports a versioned managed tensor (DLPack 1.x) after validating it. On success it belongs to
@@ -177,12 +158,13 @@ pub unsafe extern "C" fn dlb_from_python(
         let stream = request.filter(|asked| asked.has_stream != 0).map(|asked| asked.stream);
         let keeps = request.is_some_and(|asked| asked.keep_exception != 0);
         match python::import(&object, stream) {
+            Ok((tensor, stream)) => Ok(TensorHandle::into_raw(tensor, Origin::Python, stream)),
             Err(Error::Python(exception)) if keeps => Err(Error::Raised(exception)),
-            outcome => outcome.map(|(tensor, stream)| (tensor, Origin::Python, stream)),
+            Err(error) => Err(error),
         }
     };
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, import) }
+    unsafe { write_out(out, import) }
 }
 
 /// Adds a reference to a tensor and returns it; null for null. Each reference is released once: by

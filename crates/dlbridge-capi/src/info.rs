@@ -7,8 +7,8 @@ use std::ptr;
 
 use dlbridge::{DType, Device, DeviceKind, Tensor, TypeCode, layout};
 
-use crate::entry::{contained, guarded, write_text};
-use crate::error::{Error, NULL_OUT, Result, Status};
+use crate::entry::{contained, write_out, write_text};
+use crate::error::{Error, Result, Status};
 
 /// A stream that memory is ready on.
 pub(crate) type Stream = Option<*mut c_void>;
@@ -148,16 +148,13 @@ pub unsafe extern "C" fn dlb_device_name(
 /// `name` is null or a text; `out` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_dtype_parse(name: *const c_char, out: *mut DataType) -> Status {
-    guarded(|| {
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
+    let parse = || {
         // SAFETY: the caller's duty.
         let DType { code, bits, lanes } = unsafe { text(name) }?.parse()?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(DataType { code: code.0, bits, lanes }) };
-        Ok(())
-    })
+        Ok(DataType { code: code.0, bits, lanes })
+    };
+    // SAFETY: the caller's duty.
+    unsafe { write_out(out, parse) }
 }
 
 /// # Safety

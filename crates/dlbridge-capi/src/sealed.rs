@@ -10,10 +10,9 @@ use std::ptr;
 use dlbridge::Tensor;
 use dlbridge_sealed::{SealedTensors, seal};
 
-use crate::entry::{c_text, contained, guarded};
-use crate::error::{Error, NULL_OUT, Result, Status};
+use crate::entry::{c_text, contained, write_out};
+use crate::error::{Error, Result, Status};
 use crate::handle::{Origin, TensorHandle};
-use crate::import::write_tensor;
 use crate::info::text;
 
 const NULL_SEALED: Error = Error::Invalid("sealed: expected sealed tensors, found a null pointer");
@@ -25,23 +24,9 @@ pub struct SealedHandle {
     names: Vec<CString>,
 }
 
-/// # Safety
-///
-/// `out` is null or can be written.
-unsafe fn write_sealed(
-    out: *mut *mut SealedHandle,
-    open: impl FnOnce() -> Result<SealedTensors>,
-) -> Status {
-    guarded(|| {
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        let sealed = open()?;
-        let names = sealed.names().map(c_text).collect();
-        // SAFETY: the caller's duty.
-        unsafe { out.write(Box::into_raw(Box::new(SealedHandle { sealed, names }))) };
-        Ok(())
-    })
+fn into_raw(sealed: SealedTensors) -> *mut SealedHandle {
+    let names = sealed.names().map(c_text).collect();
+    Box::into_raw(Box::new(SealedHandle { sealed, names }))
 }
 
 /// Opens a sealed memory file from any process, which need not be trusted. The descriptor stays the
@@ -53,7 +38,7 @@ unsafe fn write_sealed(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_sealed_open(descriptor: c_int, out: *mut *mut SealedHandle) -> Status {
     // SAFETY: the caller's duty.
-    unsafe { write_sealed(out, || open(descriptor)) }
+    unsafe { write_out(out, || open(descriptor).map(into_raw)) }
 }
 
 #[cfg(unix)]
@@ -104,10 +89,10 @@ pub unsafe extern "C" fn dlb_sealed_copy(
             // SAFETY: the same.
             Ok((name, unsafe { TensorHandle::borrow(tensor) }?.tensor()))
         });
-        Ok(seal(named.collect::<Result<Vec<_>>>()?)?)
+        Ok(into_raw(seal(named.collect::<Result<Vec<_>>>()?)?))
     };
     // SAFETY: the caller's duty.
-    unsafe { write_sealed(out, open) }
+    unsafe { write_out(out, open) }
 }
 
 /// The number of tensors; 0 for null.
@@ -154,10 +139,10 @@ pub unsafe extern "C" fn dlb_sealed_tensor(
         let private = unsafe { private(sealed, name) }?;
         // Shared with consumers that ignore the flag, so not `Frozen`.
         let shared = Tensor::from(private.into_shared()).into_frozen();
-        Ok((shared.into(), Origin::C, None))
+        Ok(TensorHandle::into_raw(shared.into(), Origin::C, None))
     };
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, import) }
+    unsafe { write_out(out, import) }
 }
 
 /// A writable tensor with the same values. The first write to a page copies it; the sealed values do
@@ -173,9 +158,10 @@ pub unsafe extern "C" fn dlb_sealed_private(
     out: *mut *mut TensorHandle,
 ) -> Status {
     // SAFETY: the caller's duty.
-    let import = || Ok((unsafe { private(sealed, name) }?, Origin::C, None));
+    let private = || unsafe { private(sealed, name) };
+    let import = || Ok(TensorHandle::into_raw(private()?, Origin::C, None));
     // SAFETY: the caller's duty.
-    unsafe { write_tensor(out, import) }
+    unsafe { write_out(out, import) }
 }
 
 /// The file's descriptor, to be sent; -1 for null. It is closed with `sealed`.
@@ -207,7 +193,7 @@ fn number(_sealed: &SealedHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_sealed_close(sealed: *mut SealedHandle) {
     if !sealed.is_null() {
-        // SAFETY: made by `write_sealed`, and given up (R7; the caller's duty).
+        // SAFETY: made by `into_raw`, and given up (R7; the caller's duty).
         contained((), || drop(unsafe { Box::from_raw(sealed) }));
     }
 }

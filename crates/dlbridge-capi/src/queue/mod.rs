@@ -10,8 +10,8 @@ mod state;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::entry::{contained, guarded, silent};
-use crate::error::{Error, NULL_OUT, Status};
+use crate::entry::{contained, guarded, silent, write_out};
+use crate::error::{Error, Status};
 use crate::handle::TensorHandle;
 use crate::python;
 
@@ -103,17 +103,10 @@ pub unsafe extern "C" fn dlb_queue_close(queue: *mut ReleaseQueue) {
 /// `queue` is null, which fails, or a live queue; `out` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlb_queue_descriptor(queue: *mut ReleaseQueue, out: *mut c_int) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's duty.
-        let queue = unsafe { queue.as_ref() }.ok_or(NULL_QUEUE)?;
-        if out.is_null() {
-            return Err(NULL_OUT);
-        }
-        let descriptor = queue.descriptor()?;
-        // SAFETY: the caller's duty.
-        unsafe { out.write(descriptor) };
-        Ok(())
-    })
+    // SAFETY: the caller's duty.
+    let queue = unsafe { queue.as_ref() };
+    // SAFETY: the same.
+    unsafe { write_out(out, || queue.ok_or(NULL_QUEUE)?.descriptor()) }
 }
 
 /// Moves up to `capacity` tokens out of the queue, in no particular order, and returns their
