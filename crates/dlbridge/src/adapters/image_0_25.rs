@@ -32,11 +32,10 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageBuffer, Pixel};
 
-use crate::layout::{Placement, contiguous_strides};
-use crate::memory::descriptor::Borrowed;
-use crate::memory::owner::{borrow_mut_within, borrow_within, export_slice, export_slice_mut};
+use crate::layout::{Placement, contiguous_strides, count};
+use crate::memory::owner::{export_slice, export_slice_mut};
 use crate::{
-    Element, Error, Flags, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
+    Element, Error, Flags, Parts, Plain, ShapeField, Tensor, TensorMut, TensorRef, TensorSlice,
     TensorSliceMut, View,
 };
 
@@ -127,8 +126,8 @@ where
     C: Deref<Target = [P::Subpixel]>,
 {
     fn from(image: &'a ImageBuffer<P, C>) -> Self {
-        let place = Place::of(image);
-        Self::from_borrowed(borrow_within(image, &place.placement()).expect(FITS))
+        let Place { shape, len, .. } = Place::of(image);
+        TensorRef::from(image.get(..len).expect(FITS)).reshape(shape).expect(FITS)
     }
 }
 
@@ -143,9 +142,8 @@ where
     C: DerefMut<Target = [P::Subpixel]>,
 {
     fn from(image: &'a mut ImageBuffer<P, C>) -> Self {
-        let place = Place::of(image);
-        let borrowed: Borrowed<'a> = borrow_mut_within(image, &place.placement()).expect(FITS);
-        Self(borrowed)
+        let Place { shape, len, .. } = Place::of(image);
+        TensorMut::from(image.get_mut(..len).expect(FITS)).reshape(shape).expect(FITS)
     }
 }
 
@@ -153,6 +151,8 @@ where
 struct Place<T> {
     shape: [i64; 3],
     strides: [i64; 3],
+    /// The number of samples, which the container may have more of.
+    len: usize,
     samples: std::marker::PhantomData<T>,
 }
 
@@ -165,7 +165,8 @@ impl<T: Element> Place<T> {
         let shape = [image.height().into(), image.width().into(), P::CHANNEL_COUNT.into()];
         let mut strides = [0; 3];
         contiguous_strides(&shape, &mut strides);
-        Self { shape, strides, samples: std::marker::PhantomData }
+        let len = count(&shape);
+        Self { shape, strides, len, samples: std::marker::PhantomData }
     }
 
     fn placement(&self) -> Placement<'_> {

@@ -135,58 +135,32 @@ pub(crate) fn measure(
 ///
 /// [`DescriptorError::NegativeExtent`], [`DescriptorError::SizeOverflow`], or
 /// [`Error::ShapeMismatch`] if the two lists differ in length.
-#[inline]
 pub fn span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
-    match ordinary_span(shape, strides) {
-        Some(span) => Ok(span),
-        None => odd_span(shape, strides),
-    }
-}
-
-/// Measures a tensor that has elements and overflows nothing, as nearly all do.
-#[inline(always)]
-fn ordinary_span(shape: &[i64], strides: &[i64]) -> Option<Span> {
-    if shape.len() != strides.len() {
-        return None;
-    }
-    let (mut len, mut low, mut high) = (1_i64, 0_i64, 0_i64);
-    for (&extent, &stride) in shape.iter().zip(strides) {
-        if extent <= 0 {
-            return None;
-        }
-        len = len.checked_mul(extent)?;
-        let reach = stride.checked_mul(extent - 1)?;
-        if reach < 0 {
-            low = low.checked_add(reach)?;
-        } else {
-            high = high.checked_add(reach)?;
-        }
-    }
-    let (low, high) = (isize::try_from(low).ok()?, isize::try_from(high).ok()?);
-    high.checked_sub(low)?;
-    // Not negative, as a product of extents.
-    Some(Span { len: isize::try_from(len).ok()? as usize, low, high })
-}
-
-/// Measures any tensor, or says what is wrong with it.
-#[cold]
-fn odd_span(shape: &[i64], strides: &[i64]) -> Result<Span, Error> {
     if shape.len() != strides.len() {
         return Err(Error::ndim(shape.len(), strides.len()));
     }
     if let Some((axis, &extent)) = shape.iter().enumerate().find(|&(_, &extent)| extent < 0) {
         return Err(DescriptorError::NegativeExtent { axis, extent }.into());
     }
-    let too_large = |what| Err(DescriptorError::SizeOverflow { what }.into());
+    let too_large = |what| Error::Descriptor(DescriptorError::SizeOverflow { what });
     let multiply = |len: isize, &extent: &i64| len.checked_mul(extent.try_into().ok()?);
-    if shape.iter().filter(|&&extent| extent != 0).try_fold(1, multiply).is_none() {
-        return too_large("element count");
-    }
+    let count = shape.iter().filter(|&&extent| extent != 0).try_fold(1, multiply);
+    let len = count.ok_or_else(|| too_large("element count"))? as usize;
     if is_empty(shape) {
         return Ok(Span { len: 0, low: 0, high: 0 });
     }
-    // The checks above exclude every other reason to be here.
-    too_large("strided span")
+    let reached = || {
+        let (mut low, mut high) = (0_i64, 0_i64);
+        for (&extent, &stride) in shape.iter().zip(strides) {
+            let reach = stride.checked_mul(extent - 1)?;
+            let end = if reach < 0 { &mut low } else { &mut high };
+            *end = end.checked_add(reach)?;
+        }
+        let (low, high) = (isize::try_from(low).ok()?, isize::try_from(high).ok()?);
+        high.checked_sub(low)?;
+        Some(Span { len, low, high })
+    };
+    reached().ok_or_else(|| too_large("strided span"))
 }
 
 /// Size in bytes of `count` contiguous elements. Elements narrower than a byte are packed,

@@ -5,8 +5,6 @@ use std::ffi::c_void;
 use crate::layout::Placement;
 use crate::memory::Handle;
 use crate::memory::checked::Memory;
-#[cfg(feature = "image-0_25")]
-use crate::memory::descriptor::Borrowed;
 use crate::memory::handle::header::Owns;
 use crate::{Access, DescriptorError, Device, Element, Error, Flags, Plain};
 
@@ -89,24 +87,6 @@ pub(crate) unsafe fn export_on<O: Send + 'static>(
     }
 }
 
-/// Exports memory that the owner borrows as a mutable slice.
-pub(crate) fn export_mut<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
-where
-    O: AsMut<[T]> + Send + 'static,
-    T: Plain,
-{
-    export_slice_mut(owner, placement, O::as_mut)
-}
-
-/// Exports memory that the owner borrows as a slice, read-only.
-pub(crate) fn export_ref<O, T>(owner: O, placement: &Placement<'_>) -> Result<Handle, Error>
-where
-    O: AsRef<[T]> + Send + 'static,
-    T: Element,
-{
-    export_slice(owner, placement, O::as_ref)
-}
-
 /// Exports memory that `borrow` borrows mutably from the owner.
 pub(crate) fn export_slice_mut<O, T>(
     owner: O,
@@ -143,28 +123,4 @@ where
             (slice.as_ptr().cast_mut().cast(), size_of_val(slice))
         })
     }
-}
-
-#[cfg(feature = "image-0_25")]
-/// Describes a part of a borrowed slice, read-only.
-pub(crate) fn borrow_within<'a, T: Element>(
-    slice: &'a [T],
-    placement: &Placement<'_>,
-) -> Result<Borrowed<'a>, Error> {
-    let memory = (slice.as_ptr().cast_mut().cast(), size_of_val(slice));
-    let memory = placement.within(memory, Device::CPU, Flags::READ_ONLY, Access::Frozen)?;
-    // SAFETY: every element lies within a slice that is borrowed for as long (R1, R4).
-    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
-}
-
-#[cfg(feature = "image-0_25")]
-/// Describes a part of a mutably borrowed slice: writable and exclusive.
-pub(crate) fn borrow_mut_within<'a, T: Plain>(
-    slice: &'a mut [T],
-    placement: &Placement<'_>,
-) -> Result<Borrowed<'a>, Error> {
-    let memory = (slice.as_mut_ptr().cast(), size_of_val(slice));
-    let memory = placement.within(memory, Device::CPU, Flags::NONE, Access::Exclusive)?;
-    // SAFETY: as above, and the borrow is unique (R1, R4).
-    Ok(unsafe { Borrowed::new(placement.layout.into(), memory) })
 }

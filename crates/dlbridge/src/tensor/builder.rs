@@ -4,7 +4,7 @@
 use crate::layout::{Dims, contiguous_strides};
 use crate::layout::{Layout, Placement};
 use crate::memory::buffer::{Buffer, export_buffer};
-use crate::memory::owner::{export_mut, export_ref};
+use crate::memory::owner::{export_slice, export_slice_mut};
 use crate::memory::{Handle, Plain};
 use crate::{DType, Element, Error, Flags, Shape, ShapeField, Tensor};
 
@@ -161,7 +161,7 @@ impl<O: Send + 'static> Builder<O> {
         O: AsMut<[T]>,
     {
         let size = if self.shape.is_some() { 0 } else { size_of_val(self.owner.as_mut()) };
-        self.export(T::DTYPE, size, export_mut::<O, T>)
+        self.export(T::DTYPE, size, |owner, place| export_slice_mut(owner, place, O::as_mut))
     }
 
     /// Exports the slice of the owner: read-only, of class
@@ -186,7 +186,7 @@ impl<O: Send + 'static> Builder<O> {
         O: AsRef<[T]>,
     {
         let size = if self.shape.is_some() { 0 } else { size_of_val(self.owner.as_ref()) };
-        self.export(T::DTYPE, size, export_ref::<O, T>)
+        self.export(T::DTYPE, size, |owner, place| export_slice(owner, place, O::as_ref))
     }
 
     /// `size` is that of the owner's memory in bytes, used if no shape was chosen.

@@ -6,7 +6,6 @@ mod tensors;
 mod accessors;
 mod builder;
 mod in_place;
-mod lanes;
 mod memory;
 #[cfg(feature = "rayon")]
 mod parallel;

@@ -273,7 +273,7 @@ impl Deref for Shrinking {
 }
 
 #[test]
-#[should_panic(expected = "OutOfBounds")]
+#[should_panic(expected = "a container that do not change")]
 fn a_container_that_returns_less_than_it_did_is_found_out() {
     let container = Shrinking(samples(12), AtomicUsize::new(0));
     let image = ImageBuffer::<Rgb<u8>, _>::from_raw(2, 2, container).expect("the first time");

@@ -6,7 +6,6 @@ mod export;
 pub(crate) mod header;
 pub(crate) mod lease;
 pub(crate) mod metadata;
-pub(crate) mod release;
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -21,6 +20,7 @@ use self::metadata::{Metadata, Origin};
 use super::descriptor::checked::Memory;
 use super::descriptor::validate::{is_ordinary, validate_any};
 use super::descriptor::{Borrowed, Checked};
+use super::release;
 use crate::layout::{Cut, Layout, Lists};
 use crate::{Access, Error, Flags, TypeCode};
 

@@ -19,10 +19,9 @@ use crate::memory::handle::header::Owns;
 pub use crate::memory::handle::header::room;
 pub use crate::memory::handle::lease::Kept;
 use crate::memory::handle::metadata::{Metadata, Origin};
-use crate::memory::handle::release::keep;
-pub use crate::memory::handle::release::{Binding, DeferredDrop};
+use crate::memory::release::keep;
 pub use crate::memory::release::{
-    has_queued_releases, in_turn, queue_release, run_queued_releases,
+    Binding, DeferredDrop, has_queued_releases, in_turn, queue_release, run_queued_releases,
 };
 pub use crate::memory::unwind::stopping_first;
 pub use crate::memory::unwind::{Panic, Unwinds, catch, on_unwind, stopping};
