@@ -83,15 +83,6 @@ fn an_owned_tensor_is_borrowed_to_a_c_function() {
 }
 
 #[test]
-fn what_a_c_function_returns_comes_out() {
-    let values = [7_u8];
-    let tensor = TensorRef::from(&values[..]);
-    assert_eq!(tensor.with_raw(|_| "anything"), "anything");
-    let mut values = [7_u8];
-    assert!(!TensorMut::from(&mut values[..]).with_raw(|raw| raw.is_null()));
-}
-
-#[test]
 fn a_descriptor_borrowed_from_c_is_memory_that_others_may_write() {
     let mut foreign = Foreign::new(&[2, 3], &[1, 2, 3, 4, 5, 6]).null_strides().byte_offset(0);
     let data = foreign.memory();

@@ -103,15 +103,6 @@ fn doubled_of(values: &[u32]) -> Vec<u64> {
 }
 
 #[test]
-fn truth_values_of_strange_bytes_are_copied_as_truth_values() {
-    let bytes: Vec<u8> = (0..=255).collect();
-    let tensor = Tensor::builder(bytes).dtype(DType::BOOL).shape([16, 16]).strides([1, 16]);
-    let tensor = tensor.build().expect("a byte each");
-    let values = tensor.view::<bool>().expect("the dtype").to_vec();
-    assert_eq!(values.iter().filter(|value| !**value).count(), 1);
-}
-
-#[test]
 fn every_element_of_a_strided_view_is_filled_and_none_between() {
     let tensor = Tensor::builder(vec![0_i16; 60]).shape([3, 4]).strides([1, 10]).offset(5);
     let mut tensor = tensor.build().expect("inside the memory");

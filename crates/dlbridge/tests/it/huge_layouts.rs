@@ -56,21 +56,6 @@ fn a_builder_repeats_as_often_as_bytes_fit() {
     repeated(&tensor.as_tensor_ref(), &[1 << 30, 1 << 29], 7.0);
 }
 
-#[test]
-fn new_memory_is_refused_where_it_does_not_fit() {
-    assert_eq!(Tensor::zeros(DType::U8, [1_i64 << 32, 1 << 32]).map(drop), Err(ELEMENTS));
-    assert_eq!(Tensor::zeros(DType::F64, [1_i64 << 60]).map(drop), Err(BYTES));
-    assert_eq!(Tensor::from_bytes(DType::F64, [1_i64 << 61, 8], &[]).map(drop), Err(ELEMENTS));
-    assert!(matches!(
-        Tensor::zeros(DType::U8, [1; 65]),
-        Err(Error::Descriptor(DescriptorError::NdimOutOfRange { ndim: 65 }))
-    ));
-    let empty = Tensor::zeros(DType::F64, [i64::MAX, 0]).expect("no elements");
-    assert_eq!((empty.len(), empty.nbytes()), (0, 0));
-    assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
-    assert_eq!(empty.as_tensor_ref().to_contiguous().expect("none").len(), 0);
-}
-
 #[cfg(feature = "faer-0_24")]
 mod faer_0_24 {
     use faer::{ColRef, Mat, MatRef, RowRef};

@@ -16,14 +16,6 @@ fn counted() -> (Tensor, Releases) {
 }
 
 #[test]
-fn an_unused_builder_drops_the_owner_once() {
-    let owner = CountingOwner::new([0_u8; 4]);
-    let drops = owner.drops();
-    drop(Tensor::builder(owner).shape([2, 2]));
-    assert_eq!(drops.count(), 1);
-}
-
-#[test]
 fn a_refused_build_drops_the_owner_once() {
     let refuse = |change: fn(dlbridge::Builder<CountingOwner<u8>>) -> _| {
         let owner = CountingOwner::new([0_u8; 4]);

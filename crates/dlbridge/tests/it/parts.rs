@@ -285,13 +285,6 @@ fn a_borrowed_part_outlives_the_borrow_that_made_it() {
 }
 
 #[test]
-fn misfits_are_errors_with_numbers() {
-    let tensor = Tensor::from(SIX);
-    let error = tensor.as_tensor_ref().select(0, 6).expect_err("past the end");
-    assert_eq!(error.to_string(), "expected an index below 6 on axis 0, found 6");
-}
-
-#[test]
 fn a_reshape_lists_its_errors() {
     let kind = |tensor: Tensor, shape: &[i64]| tensor.reshape(shape).unwrap_err().kind();
     let (six, none) = (|| Tensor::from([1, 2, 3, 4, 5, 6]), || Tensor::from(Vec::<u8>::new()));
