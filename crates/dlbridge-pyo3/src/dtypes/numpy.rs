@@ -1,8 +1,7 @@
 //! NumPy's type numbers and type strings, and the corresponding DLPack dtypes.
 //! Reading or making an array does not belong here (see `ffi::numpy` and `export`), nor the struct formats of the buffer
 //! protocol (see `buffer`).
-//! Invariants: one table of numbers serves both directions. Only type strings of numbers in this machine's byte order
-//! have a dtype.
+//! Invariant: only type strings of numbers in this machine's byte order have a dtype.
 
 use std::ffi::c_int;
 
@@ -13,9 +12,6 @@ use crate::{Error, Result};
 
 /// The number of NumPy type numbers that can have a DLPack dtype; the last is float16's.
 pub(crate) const TYPES: usize = 24;
-
-/// The number of element sizes: 1, 2, 4, 8 and 16 bytes.
-const SIZES: usize = 5;
 
 /// The DLPack dtypes of NumPy's type numbers (`NPY_TYPES`). Zero bits mean that there is none, or
 /// that the array is imported by `__dlpack__`.
@@ -44,35 +40,40 @@ pub(crate) static DTYPES: [DLDataType; TYPES] = {
     types
 };
 
-/// The type numbers by code and size; negative where there is none.
-static NUMBERS: [[i8; SIZES]; Code::BOOL.0 as usize + 1] = {
-    let mut numbers = [[-1; SIZES]; Code::BOOL.0 as usize + 1];
-    let mut number = TYPES;
-    // Downwards, so that of two numbers for one type the first stays.
-    while number > 0 {
-        number -= 1;
-        let DLDataType { code, bits, .. } = DTYPES[number];
-        if bits != 0 {
-            numbers[code.0 as usize][size(bits)] = number as i8;
-        }
-    }
-    numbers
-};
-
-/// The index of a size.
-const fn size(bits: u8) -> usize {
-    (bits / 8).trailing_zeros() as usize
-}
-
 /// NumPy's type number of a dtype.
 #[inline]
 pub(crate) fn number_of(dtype: DType) -> Option<c_int> {
-    if dtype.lanes != 1 || !dtype.bits.is_power_of_two() {
-        return None;
-    }
-    // Of less than 8 bits, the size is not in the table.
-    let number = *NUMBERS.get(usize::from(dtype.code.0))?.get(size(dtype.bits))?;
-    (number >= 0).then_some(c_int::from(number))
+    // Of two numbers for one type, the first.
+    const IS_LONG: bool = std::ffi::c_long::BITS == 64;
+    Some(match dtype {
+        DType::BOOL => 0,
+        DType::I8 => 1,
+        DType::U8 => 2,
+        DType::I16 => 3,
+        DType::U16 => 4,
+        DType::I32 => 5,
+        DType::U32 => 6,
+        DType::I64 => {
+            if IS_LONG {
+                7
+            } else {
+                9
+            }
+        }
+        DType::U64 => {
+            if IS_LONG {
+                8
+            } else {
+                10
+            }
+        }
+        DType::F32 => 11,
+        DType::F64 => 12,
+        DType::COMPLEX64 => 14,
+        DType::COMPLEX128 => 15,
+        DType::F16 => 23,
+        _ => return None,
+    })
 }
 
 /// This machine's byte order, as a type string writes it.

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::options::Protocol;
+use super::Protocol;
 use crate::error::unless_refused;
 use crate::ffi::arrow::{self, Chunk, Chunks};
 use crate::ffi::buffer;

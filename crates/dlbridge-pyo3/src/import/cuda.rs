@@ -5,7 +5,7 @@ use dlbridge::{Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::options::Protocol;
+use super::Protocol;
 use crate::error::unless_refused;
 use crate::ffi::driver::device_of_pointer;
 use crate::ffi::interface::{Interface, pointer, wrong};

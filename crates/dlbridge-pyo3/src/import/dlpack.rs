@@ -14,8 +14,7 @@ use pyo3::types::PyTuple;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{Borrowed, intern};
 
-use super::options::Protocol;
-use super::{advice, columns, cuda, fallback};
+use super::{Protocol, advice, columns, cuda, fallback};
 use crate::Result;
 use crate::ffi::capsule;
 use crate::interpreter::through_pyo3;

@@ -8,8 +8,7 @@ use dlbridge::{DType, Device, Tensor};
 use pyo3::prelude::*;
 use pyo3::{Borrowed, intern};
 
-use super::options::Protocol;
-use super::{columns, cuda};
+use super::{Protocol, columns, cuda};
 use crate::dtypes::names::name_of;
 use crate::dtypes::numpy::number_of;
 use crate::error::unless_refused;

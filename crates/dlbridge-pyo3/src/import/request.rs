@@ -11,8 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{Borrowed, intern};
 
-use super::options::{ImportOptions, Protocol};
-use super::{advice, cuda, dlpack, exchange, fallback};
+use super::{ImportOptions, Protocol, advice, cuda, dlpack, exchange, fallback};
 use crate::error::{error_of, is_refusal, unless_refused};
 use crate::ffi::acquired::import_buffer;
 use crate::ffi::borrow::Borrowed as BorrowedMemory;

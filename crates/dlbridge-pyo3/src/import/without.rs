@@ -6,8 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{Borrowed, intern};
 
-use super::advice;
-use super::options::Protocol;
+use super::{Protocol, advice};
 use crate::interpreter::Attributes;
 use crate::{Error, Result};
 
