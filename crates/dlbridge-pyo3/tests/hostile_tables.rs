@@ -203,7 +203,9 @@ fn a_newer_minor_version_of_a_table_is_used() {
 #[test]
 fn a_table_of_null_callbacks_is_not_used() {
     Python::attach(|py| {
-        let object = object_with(py, empty_table());
+        let table = empty_table();
+        table.managed_tensor_from_py_object_no_sync = None;
+        let object = object_with(py, table);
         let error = import(object.as_borrowed(), ImportOptions::default()).map(drop);
         let error = PyErr::from(error.expect_err("there is no other way"));
         assert!(error.is_instance_of::<PyTypeError>(py), "{error}");

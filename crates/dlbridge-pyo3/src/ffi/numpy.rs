@@ -117,7 +117,9 @@ impl Api {
         let strides =
             if tensor.is_contiguous() { ptr::null() } else { in_bytes(tensor, &mut space) };
         let flags = if tensor.is_read_only() { 0 } else { WRITEABLE };
-        let descriptor = self.descriptor(py, number);
+        let descriptor = self.descriptors[number as usize].expect("it has a dtype").as_ptr();
+        // SAFETY: attached, and an object that NumPy never frees (F1, F6).
+        unsafe { ffi::Py_INCREF(descriptor) };
         // SAFETY: attached (F1); as many extents, and strides if any, as axes, in numbers of 64 bits (`Api`), whose
         // elements all lie in the tensor's memory (R1), which is not null and outlives the array.
         let array = unsafe {
@@ -134,51 +136,6 @@ impl Api {
         };
         // SAFETY: a new reference, or null with an exception set (F3).
         unsafe { Bound::from_owned_ptr_or_err(py, array) }
-    }
-
-    /// The descriptor of a type number of `DTYPES`, a new reference.
-    #[inline]
-    fn descriptor(&self, _: Python<'_>, number: c_int) -> *mut PyObject {
-        let descriptor = self.descriptors[number as usize].expect("it has a dtype").as_ptr();
-        // SAFETY: attached, and an object that NumPy never frees (F1, F6).
-        unsafe { ffi::Py_INCREF(descriptor) };
-        descriptor
-    }
-
-    /// A tensor over a new, zeroed array, to which no Python code has a reference. (A replaced
-    /// `numpy.empty` could return an array that is referenced elsewhere.) `None` if the C API cannot make it.
-    pub(crate) fn zeros(
-        &self,
-        py: Python<'_>,
-        number: c_int,
-        shape: &[i64],
-    ) -> Result<Option<Tensor>> {
-        borrow::ready(py)?;
-        if shape.len() > MAX_NDIM {
-            return Ok(None);
-        }
-        let descriptor = self.descriptor(py, number);
-        // SAFETY: attached (F1); as many extents as axes, in numbers of 64 bits (`Api`). Without data,
-        // NumPy allocates its own.
-        let array = unsafe {
-            (self.new)(
-                self.array,
-                descriptor,
-                shape.len() as c_int,
-                shape.as_ptr().cast(),
-                ptr::null(),
-                ptr::null_mut(),
-                0,
-                ptr::null_mut(),
-            )
-        };
-        // SAFETY: a new reference, or null with an exception set (F3).
-        let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
-        // SAFETY: NumPy's own type, from a NumPy whose layout is known (F5).
-        let array = unsafe { Array::new(array.as_borrowed()) };
-        let Some(tensor) = array.tensor(|_, _| None)? else { return Ok(None) };
-        // SAFETY: allocated in this function (T10); only the tensor keeps the array.
-        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
     }
 
     #[cold]

@@ -9,10 +9,7 @@ use std::ptr;
 use dlbridge::ffi::{Unwinds, stopping};
 use dlbridge::protocol::call::mentions;
 use dlbridge::protocol::table::{ATTRIBUTE, CAPSULE, usable};
-use dlbridge::sys::{
-    DLDeviceType, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackManagedTensorAllocator,
-    DLPackManagedTensorFromPyObjectNoSync, DLPackManagedTensorToPyObjectNoSync, DLTensor,
-};
+use dlbridge::sys::{DLDeviceType, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor};
 use dlbridge::{DType, Device, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyNotImplementedError};
@@ -26,7 +23,7 @@ use super::table::is_ours;
 use crate::error::{error_of, is_refusal};
 use crate::{Error, Result};
 
-/// The table in a type's attribute, if its version is supported.
+/// The table in a type's attribute, if its version is supported, and it makes tensors of objects, as DLPack requires.
 pub(crate) fn find(kind: &Bound<'_, PyType>) -> PyResult<Option<&'static DLPackExchangeAPI>> {
     Ok(inherited(kind, ATTRIBUTE)?.and_then(|capsule| table_in(&capsule)))
 }
@@ -40,7 +37,8 @@ fn table_in(capsule: &Bound<'_, PyAny>) -> Option<&'static DLPackExchangeAPI> {
     // SAFETY: the same of each older table; null ends the chain (F5, F6).
     let found = usable(Some(header), |newer| unsafe { newer.prev_api.as_ref() })?;
     // SAFETY: a table of this major version has this layout (F5).
-    Some(unsafe { &*ptr::from_ref(found).cast::<DLPackExchangeAPI>() })
+    let table = unsafe { &*ptr::from_ref(found).cast::<DLPackExchangeAPI>() };
+    table.managed_tensor_from_py_object_no_sync.map(|_| table)
 }
 
 /// An object, and the exchange table that its type goes by.
@@ -78,22 +76,91 @@ impl<'a, 'py> Published<'a, 'py> {
         is_ours(self.table)
     }
 
-    /// The function that gives a tensor to own, if the table has it.
+    /// A tensor over the object's memory; `None` if the table failed.
     #[inline(always)]
-    pub(crate) fn gives(self) -> Option<Gives<'a, 'py>> {
-        let function = self.table.managed_tensor_from_py_object_no_sync?;
-        Some(Gives { object: self.object, function })
+    pub(crate) fn tensor(self) -> Result<Option<Tensor>> {
+        let Some(function) = self.table.managed_tensor_from_py_object_no_sync else {
+            return Ok(None);
+        };
+        let mut tensor = ptr::null_mut();
+        // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
+        let status = stopping(|| unsafe {
+            function.unwinding()(self.object.as_ptr().cast(), &raw mut tensor)
+        });
+        if status != 0 {
+            return Ok(None);
+        }
+        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
+        unsafe { adopt(self.object.py(), tensor) }.map(Some)
     }
 
-    /// The function that makes an array of a tensor, if the table has it.
+    /// Whether the table makes arrays of tensors.
     #[inline(always)]
-    pub(crate) fn makes(self) -> Option<Makes> {
-        self.table.managed_tensor_to_py_object_no_sync.map(Makes)
+    pub(crate) fn makes_arrays(self) -> bool {
+        self.table.managed_tensor_to_py_object_no_sync.is_some()
     }
 
-    /// The function that allocates memory, if the table has it.
-    pub(crate) fn allocates(self) -> Option<Allocates> {
-        self.table.managed_tensor_allocator.map(Allocates)
+    /// An array of a tensor. A tensor that the table rejects is released.
+    pub(crate) fn array(self, tensor: Tensor) -> Result<Bound<'py, PyAny>> {
+        let Some(function) = self.table.managed_tensor_to_py_object_no_sync else {
+            let message =
+                "expected an exchange table that makes arrays, found one without the function";
+            return Err(Error::buffer(message));
+        };
+        let (py, tensor) = (self.object.py(), tensor.into_raw());
+        let mut object: *mut c_void = ptr::null_mut();
+        // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
+        let status = stopping(|| unsafe { function.unwinding()(tensor, &raw mut object) });
+        if status != 0 {
+            let error = failure(py);
+            // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
+            unsafe { release_rejected(py, tensor) };
+            return Err(error.into());
+        }
+        // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).
+        let object = unsafe { Bound::from_owned_ptr_or_opt(py, object.cast()) };
+        object.ok_or_else(|| failure(py).into())
+    }
+
+    /// Device memory, which is not initialised. `None` if the table has no allocator, or a stub.
+    pub(crate) fn allocate(
+        self,
+        dtype: DType,
+        shape: &[i64],
+        device: Device,
+    ) -> Result<Option<Tensor>> {
+        let Some(allocator) = self.table.managed_tensor_allocator else { return Ok(None) };
+        let py = self.object.py();
+        let mut prototype = DLTensor {
+            data: ptr::null_mut(),
+            device: device.into(),
+            ndim: shape.len().try_into().unwrap_or(i32::MAX),
+            dtype: dtype.into(),
+            shape: shape.as_ptr().cast_mut(),
+            strides: ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let mut tensor = ptr::null_mut();
+        let mut said = Said::default();
+        let context = (&raw mut said).cast();
+        // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
+        let status = stopping(|| unsafe {
+            allocator.unwinding()(&raw mut prototype, &raw mut tensor, context, Some(hear))
+        });
+        if status != 0 {
+            return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
+        }
+        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
+        let tensor = unsafe { adopt(py, tensor) }?;
+        if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
+            let found = (tensor.dtype(), tensor.shape(), tensor.device());
+            return Err(Error::buffer(format!(
+                "allocator: expected {dtype}{shape:?} on {device}, found {}{:?} on {}",
+                found.0, found.1, found.2
+            )));
+        }
+        // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
+        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
     }
 
     /// The current stream of the table's framework; `None` if the table failed.
@@ -118,51 +185,6 @@ pub(super) fn stream_of(table: &DLPackExchangeAPI, device: Device) -> Option<*mu
     (status == 0).then_some(handle)
 }
 
-/// Gives a tensor over an object's memory to own.
-pub(crate) struct Gives<'a, 'py> {
-    object: Borrowed<'a, 'py, PyAny>,
-    function: DLPackManagedTensorFromPyObjectNoSync,
-}
-
-impl Gives<'_, '_> {
-    /// `None` if the table failed.
-    #[inline(always)]
-    pub(crate) fn tensor(&self) -> Result<Option<Tensor>> {
-        let mut tensor = ptr::null_mut();
-        // SAFETY: the object goes by the table, and the interpreter is attached (F1, F5).
-        let status = stopping(|| unsafe {
-            self.function.unwinding()(self.object.as_ptr().cast(), &raw mut tensor)
-        });
-        if status != 0 {
-            return Ok(None);
-        }
-        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-        unsafe { adopt(self.object.py(), tensor) }.map(Some)
-    }
-}
-
-/// Makes an array of a framework.
-pub(crate) struct Makes(DLPackManagedTensorToPyObjectNoSync);
-
-impl Makes {
-    /// An array of a tensor. A tensor that the table rejects is released.
-    pub(crate) fn array(self, py: Python<'_>, tensor: Tensor) -> Result<Bound<'_, PyAny>> {
-        let tensor = tensor.into_raw();
-        let mut object: *mut c_void = ptr::null_mut();
-        // SAFETY: the interpreter is attached, and the tensor was exported just now (F1, R3).
-        let status = stopping(|| unsafe { self.0.unwinding()(tensor, &raw mut object) });
-        if status != 0 {
-            let error = failure(py);
-            // SAFETY: a table that fails leaves the tensor with its caller (`dlbridge-sys`; T1).
-            unsafe { release_rejected(py, tensor) };
-            return Err(error.into());
-        }
-        // SAFETY: a call that succeeds gives a new reference; null is asked for (F3).
-        let object = unsafe { Bound::from_owned_ptr_or_opt(py, object.cast()) };
-        object.ok_or_else(|| failure(py).into())
-    }
-}
-
 /// The exception that the table raised; some tables fail without one.
 #[cold]
 pub(crate) fn failure(py: Python<'_>) -> PyErr {
@@ -170,51 +192,6 @@ pub(crate) fn failure(py: Python<'_>) -> PyErr {
         let message = "expected a tensor, but its exchange table failed without a reason";
         error_of::<PyBufferError>(message)
     })
-}
-
-/// Allocates memory of a framework.
-pub(crate) struct Allocates(DLPackManagedTensorAllocator);
-
-impl Allocates {
-    /// Device memory, which is not initialised. `None` if the allocator is a stub.
-    pub(crate) fn tensor(
-        self,
-        py: Python<'_>,
-        dtype: DType,
-        shape: &[i64],
-        device: Device,
-    ) -> Result<Option<Tensor>> {
-        let mut prototype = DLTensor {
-            data: ptr::null_mut(),
-            device: device.into(),
-            ndim: shape.len().try_into().unwrap_or(i32::MAX),
-            dtype: dtype.into(),
-            shape: shape.as_ptr().cast_mut(),
-            strides: ptr::null_mut(),
-            byte_offset: 0,
-        };
-        let mut tensor = ptr::null_mut();
-        let mut said = Said::default();
-        let context = (&raw mut said).cast();
-        // SAFETY: the prototype's shape has `ndim` extents; `hear` takes this context (F2).
-        let status = stopping(|| unsafe {
-            self.0.unwinding()(&raw mut prototype, &raw mut tensor, context, Some(hear))
-        });
-        if status != 0 {
-            return said.into_outcome(py, &format!("{dtype}{shape:?} on {device}"));
-        }
-        // SAFETY: given to us by the table, whose producer is trusted (T1 to T9).
-        let tensor = unsafe { adopt(py, tensor) }?;
-        if (tensor.dtype(), tensor.shape(), tensor.device()) != (dtype, shape, device) {
-            let found = (tensor.dtype(), tensor.shape(), tensor.device());
-            return Err(Error::buffer(format!(
-                "allocator: expected {dtype}{shape:?} on {device}, found {}{:?} on {}",
-                found.0, found.1, found.2
-            )));
-        }
-        // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
-        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
-    }
 }
 
 /// The error that an allocator reported.

@@ -9,10 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::to_caller::namespace_of;
-use crate::dtypes::numpy::number_of;
 use crate::ffi::driver::memory;
 use crate::ffi::memory::exclusive_on_device;
-use crate::ffi::numpy::Api;
 use crate::import::{current_stream, import_argument, settle_after};
 use crate::interpreter::{Attributes, imported_module, module, through_pyo3};
 use crate::stream::is_copied_to_host;
@@ -54,8 +52,7 @@ pub struct Allocator<'py> {
 impl<'py> Allocator<'py> {
     /// The allocator of the framework that `object` belongs to.
     ///
-    /// Host memory comes from NumPy for NumPy and array-api-strict, and from Rust, 64-byte aligned, for
-    /// all other frameworks, because no Python code can then reach it. Device memory comes from the
+    /// Host memory comes from Rust, 64-byte aligned, because no Python code can then reach it. Device memory comes from the
     /// allocator of the type's C exchange API, if there is one (PyTorch, Paddle), otherwise from
     /// `empty` of the array's `__array_namespace__()`, or of its package (CuPy). On CUDA, frameworks without
     /// one that can be written (JAX) get memory of Rust.
@@ -87,13 +84,10 @@ impl<'py> Allocator<'py> {
     }
 
     fn allocate_extents(&self, dtype: DType, shape: &[i64], device: Device) -> Result<PyTensor> {
-        check_size(dtype, shape)?;
         if device == Device::CPU {
-            return match self.by_numpy(dtype, shape)? {
-                Some(tensor) => Ok(tensor.into()),
-                None => Ok(Tensor::zeros(dtype, shape)?.into()),
-            };
+            return Ok(Tensor::zeros(dtype, shape)?.into());
         }
+        check_size(dtype, shape)?;
         if !device.is_host_accessible() {
             let framework = framework_of(&self.object.get_type())?;
             let found = match self.by_table(dtype, shape, device)? {
@@ -149,13 +143,7 @@ impl<'py> Allocator<'py> {
         // Our own makes host memory.
         let Some(table) = table.filter(|table| !table.is_ours()) else { return Ok(None) };
         framework_of(&self.object.get_type())?.check_device(&self.object, device)?;
-        match table.allocates() {
-            Some(allocator) => {
-                let made = allocator.tensor(self.object.py(), dtype, shape, device);
-                made.map_err(|error| self.out_of_memory(error))
-            }
-            None => Ok(None),
-        }
+        table.allocate(dtype, shape, device).map_err(|error| self.out_of_memory(error))
     }
 
     /// A `MemoryError` as the framework's own `OutOfMemoryError`, if it has that: users of PyTorch catch it, free
@@ -178,16 +166,6 @@ impl<'py> Allocator<'py> {
         // A type without a module has no framework to look into.
         let own = own.unwrap_or(None);
         own.map_or(error, PyErr::from_value).into()
-    }
-
-    /// Host memory of NumPy, for the frameworks that use it.
-    fn by_numpy(&self, dtype: DType, shape: &[i64]) -> Result<Option<Tensor>> {
-        if !framework_of(&self.object.get_type())?.has_numpys_memory {
-            return Ok(None);
-        }
-        let py = self.object.py();
-        let (Some(number), Some(api)) = (number_of(dtype), Api::get(py)?) else { return Ok(None) };
-        api.zeros(py, number, shape)
     }
 
     /// Device memory from the array's namespace, or from the package of a framework without one (CuPy). It is

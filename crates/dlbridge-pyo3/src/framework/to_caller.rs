@@ -75,15 +75,13 @@ impl PyTensor {
         match path_of(object.as_borrowed())?.map(Path::by_table) {
             Some(Path::Own(_)) => return Ok(TensorObject::made(py, tensor)?.into_any()),
             Some(Path::NumPy(_)) => return numpy_array(py, tensor),
-            Some(Path::Table(published)) => {
-                if let Some(makes) = published.makes() {
-                    if !published.is_ours() {
-                        check(object, &tensor)?;
-                        warn_of_lost_grad(object, tensor.dtype())?;
-                    }
-                    before_table(published, &tensor)?;
-                    return makes.array(py, give(py, tensor)?);
+            Some(Path::Table(published)) if published.makes_arrays() => {
+                if !published.is_ours() {
+                    check(object, &tensor)?;
+                    warn_of_lost_grad(object, tensor.dtype())?;
                 }
+                before_table(published, &tensor)?;
+                return published.array(give(py, tensor)?);
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ use pyo3::{Borrowed, intern};
 
 use crate::error::{is_refusal, unless_refused};
 use crate::ffi::callbacks::exporting;
-use crate::ffi::published::{Gives, Published, failure};
+use crate::ffi::published::{Published, failure};
 use crate::ffi::torch::may_have_values_elsewhere;
 use crate::interpreter::{Attributes, through_pyo3};
 use crate::object::TensorObject;
@@ -23,19 +23,18 @@ use crate::{Error, Result};
 /// Imports an object through the table of its type; `None` if `__dlpack__` must be called.
 #[inline(always)]
 pub(super) fn import_by_table(published: Published<'_, '_>) -> Result<Option<Tensor>> {
-    let Some(gives) = published.gives() else { return Ok(None) };
-    let Some(tensor) = take(published, &gives)? else { return Ok(None) };
+    let Some(tensor) = take(published)? else { return Ok(None) };
     if may_have_values_elsewhere(published, tensor.dtype().code) {
         // The object's Python code may move or free the memory.
         drop(tensor);
-        return if has_values(published.object())? { take(published, &gives) } else { Ok(None) };
+        return if has_values(published.object())? { take(published) } else { Ok(None) };
     }
     Ok(Some(tensor))
 }
 
 #[inline(always)]
-fn take(published: Published<'_, '_>, gives: &Gives<'_, '_>) -> Result<Option<Tensor>> {
-    match gives.tensor()? {
+fn take(published: Published<'_, '_>) -> Result<Option<Tensor>> {
+    match published.tensor()? {
         Some(tensor) => Ok(Some(tensor)),
         None => after_failure(published).map(|()| None),
     }

@@ -2,14 +2,16 @@
 #![allow(unsafe_code, reason = "calling a table of C functions is unsafe by nature")]
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::process::abort;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
 use dlbridge::Tensor;
-use dlbridge::sys::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor};
+use dlbridge::sys::{
+    DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -46,15 +48,18 @@ pub(crate) fn borrow(table: &DLPackExchangeAPI, object: &Bound<'_, PyAny>) -> Py
     }
 }
 
-/// A table without a callback, for as long as the process lives.
+/// A table whose only callback, the one that DLPack requires, fails; for as long as the process lives.
 pub(crate) fn empty_table() -> &'static mut DLPackExchangeAPI {
+    unsafe extern "C" fn fails(_: *mut c_void, _: *mut *mut DLManagedTensorVersioned) -> c_int {
+        -1
+    }
     Box::leak(Box::new(DLPackExchangeAPI {
         header: DLPackExchangeAPIHeader {
             version: DLPackVersion::CURRENT,
             prev_api: ptr::null_mut(),
         },
         managed_tensor_allocator: None,
-        managed_tensor_from_py_object_no_sync: None,
+        managed_tensor_from_py_object_no_sync: Some(fails),
         managed_tensor_to_py_object_no_sync: None,
         dltensor_from_py_object_no_sync: None,
         current_work_stream: None,
