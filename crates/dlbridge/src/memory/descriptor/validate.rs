@@ -96,11 +96,21 @@ pub(crate) unsafe fn validate_any<'a>(
         return Err(DescriptorError::NullShape { ndim }.into());
     };
     // SAFETY: the same.
-    let strides = unsafe { list(tensor.strides, axes) }.unwrap_or_else(|| {
-        let strides = room.insert(Dims::zeros(axes));
-        layout::contiguous_strides(shape, strides);
-        strides
-    });
+    let strides = match unsafe { list(tensor.strides, axes) } {
+        Some(strides) => strides,
+        None => {
+            let strides = room.insert(Dims::zeros(axes));
+            layout::contiguous_strides(shape, strides);
+            // Most programs in C export without strides.
+            let with_strides = DLTensor { strides: strides.as_mut_ptr(), ..*tensor };
+            // SAFETY: the caller's duty, with strides that live for `'a`.
+            if unsafe { is_ordinary(&with_strides) } {
+                // SAFETY: valid, with strides; the rest is the caller's duty.
+                return Ok(unsafe { Checked::described(&with_strides, Access::IMPORTED, flags) });
+            }
+            strides
+        }
+    };
     let (layout, size) = Layout::sized(shape, strides, dtype(tensor), flags)?;
     check_addresses(tensor, size)?;
     // SAFETY: measured, and inside the address space (R1); the rest is the caller's duty.
