@@ -103,7 +103,7 @@ fn borrowed<T: Value + Plain>(
             let last = (0..values.len())
                 .rfind(|&j| model::offset_of_nth(j, &shape, tensor.strides()) == place);
             let wanted = values[last.expect("itself")];
-            let found = after.get(&model::index_of(i, &shape)).expect("inside");
+            let found = after.get(model::index_of(i, &shape)).expect("inside");
             assert_eq!(found.bits(), wanted.bits(), "element {i}");
         }
     }

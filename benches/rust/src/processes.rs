@@ -165,7 +165,7 @@ pub fn read(way: usize, size: usize, count: usize) {
             let message = channel.receive().expect("a frame").expect("a batch");
             let x = message.tensor("x").expect("there");
             let view = x.view::<u8>().expect("bytes");
-            places.for_each(|place| assert_eq!(view.get(&[place]), Some(value)));
+            places.for_each(|place| assert_eq!(view.get([place]), Some(value)));
         }
     }
     println!("{}", cpu() - before);

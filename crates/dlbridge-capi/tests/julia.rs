@@ -102,7 +102,7 @@ fn julia_to_rust(host: &host::Host) {
     assert_eq!(tensor.view::<f32>().unwrap().to_vec(), [3.0, 6.0, 2.0, 5.0, 1.0, 4.0]);
     // SAFETY: Julia waits for this call.
     let mut view = unsafe { dlbridge::ffi::view_mut_unchecked::<f32>(&tensor) }.unwrap();
-    view.set(&[0, 1], 60.0).unwrap();
+    view.set([0, 1], 60.0).unwrap();
     host.run("A[2, 3] == 60 || error(\"not written\")");
     std::thread::spawn(move || drop(tensor)).join().unwrap();
     host.run("sleep(0.05); DLBridge.drain(); DLBridge.shared_count() == 0 || error(\"kept\")");

@@ -89,12 +89,12 @@ mod release;
 mod stream;
 mod types;
 
-#[doc(hidden)]
-pub use arguments::shapes;
 pub use arguments::{
     ANY_NDIM, AnyContiguous, ArrayOf, ColumnMajor, Constraint, Contiguous, IntoTensor, Metadata,
-    NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, Writable,
+    NoGrad, PyTensor, PyTensorLike, PyTensorMut, PyTensorOf, ToWrite, Writable,
 };
+#[doc(hidden)]
+pub use arguments::{KeepsCaller, shapes};
 pub use class::{ExportDlpack, Pickle, dlpack_class};
 #[doc(hidden)]
 pub use dlbridge as __dlbridge;

@@ -89,7 +89,7 @@ pub fn wide(image: &PyTensorOf<u8, 2, Shape![4, _,]>) -> usize {
 /// Another type.
 pub fn first(tensor: &::dlbridge::Tensor) -> ::core::result::Result<f64, ::dlbridge::Error> {
     ::dlbridge::match_dtype!(tensor.dtype(), T: f32 | f64 => {
-        ::core::convert::Into::<f64>::into(tensor.view::<T>()?.get(&[0]).unwrap_or_default())
+        ::core::convert::Into::<f64>::into(tensor.view::<T>()?.get([0]).unwrap_or_default())
     })
 }
 

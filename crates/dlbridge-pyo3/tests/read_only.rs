@@ -122,7 +122,7 @@ fn write_by_torch(py: Python<'_>) {
     // Read through views: a slice would promise that it does not change.
     let first = |numbers: Arc<[f64]>| {
         let tensor = Tensor::from(numbers).into_shared();
-        tensor.view::<f64>().expect("float64").get(&[0]).expect("it has three")
+        tensor.view::<f64>().expect("float64").get([0]).expect("it has three")
     };
     assert_eq!((first(shared), first(kept)), (7.0, 1.0));
     println!("the Arc<[f64]> changed, its copy did not");

@@ -1,10 +1,10 @@
 //! Slices and arrays over the caller's memory, for an extension that promises that it does not change.
 #![allow(unsafe_code, reason = "the promise")]
 
-use dlbridge::{Access, Tensor};
+use dlbridge::Access;
 use dlbridge_pyo3::{
     ANY_NDIM, AnyContiguous, CallerArray, ColumnMajor, Constraint, CopyMode, ImportOptions,
-    Metadata, PyTensor, PyTensorOf, Result, StableArguments, Writable, import,
+    Metadata, Promised, PyTensor, PyTensorOf, Result, StableArguments, ToWrite, Writable, import,
 };
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut2, Axis};
 use pyo3::prelude::*;
@@ -84,6 +84,11 @@ impl Constraint for SaysWritable {
     fn name(_: &mut String) {}
 }
 
+// SAFETY: no other thread has the arrays of this program.
+unsafe impl Promised for SaysWritable {}
+
+impl ToWrite for SaysWritable {}
+
 #[test]
 fn booleans_are_written_in_place() {
     Python::attach(|py| -> Result<()> {
@@ -103,7 +108,7 @@ fn booleans_are_written_in_place() {
             numpy.call_method1("zeros", (0, "bool"))?.extract()?;
         assert!(mask.as_bools_mut()?.is_empty());
         let bytes = numpy.call_method1("frombuffer", (PyBytes::new(py, &[0]), "bool"))?;
-        let mut mask: PyTensorOf<bool, 1, (Stable, SaysWritable)> = bytes.extract()?;
+        let mut mask: PyTensorOf<bool, 1, SaysWritable> = bytes.extract()?;
         mask.as_bools_mut().expect_err("read-only");
         Ok(())
     })
@@ -247,7 +252,7 @@ fn a_copy_that_numpy_showed_to_a_subclass_is_shared() {
         let array = module.getattr("array").expect("an array");
         let tensor: PyTensor = array.extract().expect("a producer");
         assert!(tensor.is_copied());
-        let mut tensor = Tensor::from(tensor);
+        let mut tensor = tensor.into_inner();
         assert!(is_refused(tensor.as_slice::<f64>()));
         assert!(is_refused(tensor.as_slice_mut::<f64>()));
         write(&module, 42.0);

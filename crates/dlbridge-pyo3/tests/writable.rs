@@ -76,16 +76,16 @@ fn arrays_of_any_layout_are_written_in_place() {
             let mut view = tensor.view_mut();
             assert_eq!((view.shape(), view.len(), view.is_empty()), (&[2, 3][..], 6, false));
             for (row, column) in (0..2).flat_map(|row| (0..3).map(move |column| (row, column))) {
-                view.set(&[row, column], (3 * row + column) as f32).expect("it has this element");
+                view.set([row, column], (3 * row + column) as f32).expect("it has this element");
             }
             // In no particular order.
             view.map_inplace(|value| value + 1.0);
             assert_eq!(values(&array), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-            view.set(&[1, 2], 60.0).expect("it has this element");
-            assert!(view.set(&[2, 0], 0.0).is_err());
+            view.set([1, 2], 60.0).expect("it has this element");
+            assert!(view.set([2, 0], 0.0).is_err());
             view.reborrow().select(0, 0).expect("a row").fill(7.0);
             view.reborrow().transpose().for_each_row(|mut column| {
-                let top = column.get(&[0]).expect("an element");
+                let top = column.get([0]).expect("an element");
                 column.map_inplace(|value| value - top);
             });
             assert_eq!(view.as_view().to_vec(), [0.0, 0.0, 0.0, -3.0, -2.0, 53.0]);
@@ -108,7 +108,7 @@ fn python_writes_and_reads_between_two_calls_of_a_view() {
         view.fill(1.0);
         array.call_method1("__imul__", (3.0,)).expect("NumPy writes");
         view.map_inplace(|value| value + 1.0);
-        assert_eq!((view.get(&[0, 1]), values(&array)), (Some(4.0), vec![vec![4.0, 4.0]]));
+        assert_eq!((view.get([0, 1]), values(&array)), (Some(4.0), vec![vec![4.0, 4.0]]));
     });
 }
 
@@ -230,7 +230,7 @@ fn an_object_says_whether_python_may_write_to_its_memory() {
 const CHANNELS: i64 = 3;
 
 type Picture = PyTensorOf<u8, 3, Shape![_, _, CHANNELS]>;
-type TwoRows = PyTensorOf<u8, 3, (Contiguous, Writable, Shape![2, _, 3])>;
+type TwoRows = PyTensorOf<u8, 3, (Contiguous, Shape![2, _, 3], Writable)>;
 type OfAnyNdim = PyTensorOf<u8, ANY_NDIM, Shape![4]>;
 
 fn zeros<'py>(py: Python<'py>, shape: &[usize]) -> Option<Bound<'py, PyAny>> {

@@ -79,12 +79,12 @@ pub use memory::thread_pool;
 pub use memory::{Element, Iter, Plain, ReadCell};
 #[cfg(feature = "rayon")]
 pub use tensor::ParIter;
-#[doc(hidden)]
-pub use tensor::ffi;
 pub use tensor::{
     ArcTensor, AxisIter, Builder, ChunksMut, Indexed, Parts, Pieces, Rows, Tensor, TensorMut,
     TensorRef, TensorSlice, TensorSliceMut, View, ViewMut, ViewPart, Zip,
 };
+#[doc(hidden)]
+pub use tensor::{ByReference, ffi};
 
 /// The most axes that a tensor may have, as in NumPy.
 pub const MAX_NDIM: usize = 64;

@@ -271,13 +271,13 @@ fn reading_allocates_nothing_up_to_8_axes() {
         assert_eq!(view.iter().sum::<u64>(), 256);
         assert_eq!(view.iter().filter(|&value| value == 1).count(), 256);
         assert_eq!(view.into_iter().next(), Some(1));
-        assert_eq!(view.get(&[1; 8]), Some(1));
+        assert_eq!(view.get([1; 8]), Some(1));
         view.copy_to_slice(&mut target).expect("as long");
         assert!(tensor.as_slice::<u64>().is_err(), "an error of numbers");
         let mut view = tensor.view_mut::<u64>().expect("exclusive");
         view.map_inplace(|value| value + 1);
         view.copy_from_slice(&target).expect("as long");
-        view.set(&[0; 8], 7).expect("inside");
+        view.set([0; 8], 7).expect("inside");
     });
     assert_eq!(counts, NONE);
     let (copy, counts) = counted(|| tensor.view::<u64>().expect("u64").to_vec());

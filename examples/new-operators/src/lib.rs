@@ -10,7 +10,7 @@ operator! {
     as "(n,d),(m,d)->(n,m)", backward = distances_backward {
         for (i, x) in a.rows().enumerate() {
             for (j, y) in b.rows().enumerate() {
-                out.set(&[i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
+                out.set([i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
             }
         }
         Ok(())
@@ -26,10 +26,10 @@ operator! {
         of_b.fill(0.0);
         for (i, x) in a.rows().enumerate() {
             for (j, y) in b.rows().enumerate() {
-                let factor = 2.0 * gradient.get(&[i, j]).unwrap_or_default();
+                let factor = 2.0 * gradient.get([i, j]).unwrap_or_default();
                 for (k, (x, y)) in x.iter().zip(y.iter()).enumerate() {
-                    of_a.set(&[i, k], of_a.get(&[i, k]).unwrap_or_default() + factor * (x - y))?;
-                    of_b.set(&[j, k], of_b.get(&[j, k]).unwrap_or_default() - factor * (x - y))?;
+                    of_a.set([i, k], of_a.get([i, k]).unwrap_or_default() + factor * (x - y))?;
+                    of_b.set([j, k], of_b.get([j, k]).unwrap_or_default() - factor * (x - y))?;
                 }
             }
         }

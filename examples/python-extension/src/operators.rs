@@ -44,8 +44,8 @@ operator! {
 operator! {
     /// The least and the greatest value.
     fn extremes(x: View<f64>, low: ViewMut<f64>, high: ViewMut<f64>) -> Result<(), dlbridge::Error> as "(n)->(),()" {
-        low.set(&[], x.iter().fold(f64::INFINITY, f64::min))?;
-        high.set(&[], x.iter().fold(f64::NEG_INFINITY, f64::max))
+        low.set((), x.iter().fold(f64::INFINITY, f64::min))?;
+        high.set((), x.iter().fold(f64::NEG_INFINITY, f64::max))
     }
 }
 
@@ -127,7 +127,7 @@ operator! {
             2 => panic::panic_any(Bomb),
             // The shape rule says `n`.
             3 => Ok(out.copy_from_slice(&[0.0; 99])?),
-            4 => Ok(out.set(&[99], 0.0)?),
+            4 => Ok(out.set([99], 0.0)?),
             5 => Ok(out.zip_inplace(&x.slice(0, ..0)?.view(), |_, x| x)?),
             _ => Ok(out.copy_from_slice(&x.map(|value| value))?),
         }

@@ -13,7 +13,7 @@
 //!     as "(n,d),(m,d)->(n,m)" {
 //!         for (i, x) in a.rows().enumerate() {
 //!             for (j, y) in b.rows().enumerate() {
-//!                 out.set(&[i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
+//!                 out.set([i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
 //!             }
 //!         }
 //!         Ok(())

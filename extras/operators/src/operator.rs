@@ -21,7 +21,7 @@
 ///         for (i, x) in a.rows().enumerate() {
 ///             for (j, y) in b.rows().enumerate() {
 ///                 let square: T = x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum();
-///                 let _ = out.set(&[i, j], square.sqrt());
+///                 let _ = out.set([i, j], square.sqrt());
 ///             }
 ///         }
 ///     }

@@ -57,7 +57,7 @@ operator! {
     as "(n,d),(m,d)->(n,m)", backward = distances_backward {
         for (i, x) in a.rows().enumerate() {
             for (j, y) in b.rows().enumerate() {
-                out.set(&[i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
+                out.set([i, j], x.iter().zip(y.iter()).map(|(x, y)| (x - y) * (x - y)).sum())?;
             }
         }
         Ok(())
@@ -73,10 +73,10 @@ operator! {
         of_b.fill(0.0);
         for (i, x) in a.rows().enumerate() {
             for (j, y) in b.rows().enumerate() {
-                let factor = gradient.get(&[i, j]).unwrap_or_default() * 2.0;
+                let factor = gradient.get([i, j]).unwrap_or_default() * 2.0;
                 for (k, (x, y)) in x.iter().zip(y.iter()).enumerate() {
-                    of_a.set(&[i, k], of_a.get(&[i, k]).unwrap_or_default() + factor * (x - y))?;
-                    of_b.set(&[j, k], of_b.get(&[j, k]).unwrap_or_default() - factor * (x - y))?;
+                    of_a.set([i, k], of_a.get([i, k]).unwrap_or_default() + factor * (x - y))?;
+                    of_b.set([j, k], of_b.get([j, k]).unwrap_or_default() - factor * (x - y))?;
                 }
             }
         }
@@ -109,7 +109,7 @@ operator! {
     /// Negates the elements, the last one first.
     fn reversed_(x: View<f64>, out: ViewMut<f64>) -> Result<(), dlbridge::Error> as "(...)->(...)" {
         for index in (0..x.len()).rev() {
-            out.set(&[index], -x.get(&[index]).unwrap_or_default())?;
+            out.set([index], -x.get([index]).unwrap_or_default())?;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ operator! {
 operator! {
     /// The sum of a vector.
     fn total<T: f32 | f64 | Complex<f32>>(x: View<T>, out: ViewMut<T>) -> Result<(), dlbridge::Error> as "(n)->()" {
-        out.set(&[], x.iter().sum())
+        out.set((), x.iter().sum())
     }
 }
 
@@ -152,9 +152,9 @@ operator! {
     as "(n,d),(m,d),(m)->(n,m)", backward = affine_backward {
         for (i, row) in x.rows().enumerate() {
             for (j, column) in weight.rows().enumerate() {
-                let start = bias.as_ref().and_then(|bias| bias.get(&[j])).unwrap_or_default();
+                let start = bias.as_ref().and_then(|bias| bias.get([j])).unwrap_or_default();
                 let product: T = row.iter().zip(column.iter()).map(|(a, b)| a * b).sum();
-                out.set(&[i, j], start + product)?;
+                out.set([i, j], start + product)?;
             }
         }
         Ok(())
@@ -172,11 +172,11 @@ operator! {
         of_bias.fill(0.0);
         for (i, row) in gradient.rows().enumerate() {
             for (j, factor) in row.iter().enumerate() {
-                of_bias.set(&[j], of_bias.get(&[j]).unwrap_or_default() + factor)?;
+                of_bias.set([j], of_bias.get([j]).unwrap_or_default() + factor)?;
                 for k in 0..x.shape()[1] as usize {
-                    let (a, b) = (x.get(&[i, k]).unwrap_or_default(), weight.get(&[j, k]).unwrap_or_default());
-                    of_x.set(&[i, k], of_x.get(&[i, k]).unwrap_or_default() + factor * b)?;
-                    of_weight.set(&[j, k], of_weight.get(&[j, k]).unwrap_or_default() + factor * a)?;
+                    let (a, b) = (x.get([i, k]).unwrap_or_default(), weight.get([j, k]).unwrap_or_default());
+                    of_x.set([i, k], of_x.get([i, k]).unwrap_or_default() + factor * b)?;
+                    of_weight.set([j, k], of_weight.get([j, k]).unwrap_or_default() + factor * a)?;
                 }
             }
         }
@@ -190,8 +190,8 @@ operator! {
     as "(n,d),(m)->(m,d)", backward = take_backward {
         for (to, from) in index.iter().enumerate() {
             for k in 0..x.shape()[1] as usize {
-                let value = x.get(&[from as usize, k]).ok_or("an index is out of range")?;
-                out.set(&[to, k], value)?;
+                let value = x.get([from as usize, k]).ok_or("an index is out of range")?;
+                out.set([to, k], value)?;
             }
         }
         Ok(())
@@ -206,8 +206,8 @@ operator! {
         of_x.fill(0.0);
         for (from, to) in index.iter().enumerate() {
             for k in 0..of_x.shape()[1] as usize {
-                let value = gradient.get(&[from, k]).unwrap_or_default();
-                of_x.set(&[to as usize, k], of_x.get(&[to as usize, k]).unwrap_or_default() + value)?;
+                let value = gradient.get([from, k]).unwrap_or_default();
+                of_x.set([to as usize, k], of_x.get([to as usize, k]).unwrap_or_default() + value)?;
             }
         }
         Ok(())
@@ -241,8 +241,8 @@ operator! {
     /// The least and the greatest value.
     fn extremes<T: f32 | f64>(x: View<T>, low: ViewMut<T>, high: ViewMut<T>) -> Result<(), dlbridge::Error>
     as "(n)->(),()" {
-        low.set(&[], x.iter().fold(T::INFINITY, T::min))?;
-        high.set(&[], x.iter().fold(T::NEG_INFINITY, T::max))
+        low.set((), x.iter().fold(T::INFINITY, T::min))?;
+        high.set((), x.iter().fold(T::NEG_INFINITY, T::max))
     }
 }
 

@@ -24,7 +24,7 @@ fn ignore(_array: &Bound<'_, PyAny>) -> f32 {
 /// Whatever the argument speaks: the capsule, or the C exchange API.
 #[pyfunction]
 fn read(array: PyTensor) -> Result<f32> {
-    array.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+    array.view::<f32>()?.get([0, 0]).ok_or_else(no_elements)
 }
 
 #[cold]
@@ -35,7 +35,7 @@ fn no_elements() -> Error {
 /// The same of one axis: a buffer without DLPack.
 #[pyfunction]
 fn read_line(list: PyTensor) -> Result<f32> {
-    list.view::<f32>()?.get(&[0]).ok_or_else(no_elements)
+    list.view::<f32>()?.get([0]).ok_or_else(no_elements)
 }
 
 fn new_tensor() -> PyResult<Tensor> {
@@ -50,7 +50,7 @@ fn new_tensor() -> PyResult<Tensor> {
 fn share() -> Result<f32> {
     // Opaque, so that the compiler does not see the array through the tensor.
     let tensor = std::hint::black_box(new_tensor()?);
-    tensor.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+    tensor.view::<f32>()?.get([0, 0]).ok_or_else(no_elements)
 }
 
 /// A `dlbridge.Tensor`.
@@ -142,7 +142,7 @@ fn rust_sum() -> Result<f64> {
 fn rust_copy() -> Result<f32> {
     let tensor = std::hint::black_box(Tensor::from(vec![1.5_f32; 1024]));
     let copy = tensor.reshape([32, 32])?.permute(&[1, 0])?.to_contiguous()?;
-    copy.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+    copy.view::<f32>()?.get([0, 0]).ok_or_else(no_elements)
 }
 
 /// The same: out through the C ABI, and in again.
@@ -151,7 +151,7 @@ fn rust_round_trip() -> Result<f32> {
     let raw = std::hint::black_box(new_tensor()?).into_raw();
     // SAFETY: the pointer was returned a line above.
     let tensor = unsafe { Tensor::from_raw(raw) }?;
-    tensor.view::<f32>()?.get(&[0, 0]).ok_or_else(no_elements)
+    tensor.view::<f32>()?.get([0, 0]).ok_or_else(no_elements)
 }
 
 /// A number of each array of a list.

@@ -59,8 +59,7 @@ use crate::import;
 /// }
 /// ```
 pub trait Constraint {
-    /// Whether read-only memory never meets the requirement, so that
-    /// [`view_mut`](crate::PyTensorOf::view_mut) is available.
+    /// Whether read-only memory never meets the requirement, and the argument borrows its memory to write.
     const WRITABLE: bool = false;
 
     /// The extents that are required, -1 for an axis of any extent; see [`Shape!`](crate::Shape!).
@@ -145,6 +144,19 @@ markers! {
     /// read, and the result is outside of its graph. (An operator of `dlbridge-operators` has gradients.)
     NoGrad, "without gradients", "x.detach()", |_found| true, object: import::refuse_grad, writable: false;
 }
+
+/// Constraints of an argument to write: [`Writable`], or a tuple that ends with it.
+#[diagnostic::on_unimplemented(
+    message = "an argument that is written has the constraint `Writable`",
+    label = "the argument is to be read, or has another constraint behind `Writable`",
+    note = "take a `PyTensorMut<T, N>`, or a `PyTensorOf<T, N, (Stable, Writable)>` where references need a promise",
+    note = "the marker is the last in a tuple: `(Contiguous, Writable)`"
+)]
+pub trait ToWrite: Constraint {}
+
+impl ToWrite for Writable {}
+impl<A: Constraint> ToWrite for (A, Writable) {}
+impl<A: Constraint, B: Constraint> ToWrite for (A, B, Writable) {}
 
 macro_rules! tuples {
     ($(($($name:ident),*))*) => {$(

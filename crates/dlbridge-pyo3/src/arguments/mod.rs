@@ -26,12 +26,12 @@ mod typed;
 #[doc(hidden)]
 pub use constraint::shapes;
 pub use constraint::{
-    AnyContiguous, ColumnMajor, Constraint, Contiguous, Metadata, NoGrad, Writable,
+    AnyContiguous, ColumnMajor, Constraint, Contiguous, Metadata, NoGrad, ToWrite, Writable,
 };
 pub use like::PyTensorLike;
 pub use stable::ArrayOf;
 pub use tensor::{IntoTensor, PyTensor};
-pub use typed::{ANY_NDIM, PyTensorMut, PyTensorOf};
+pub use typed::{ANY_NDIM, KeepsCaller, PyTensorMut, PyTensorOf};
 
 use std::fmt::Write;
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use dlbridge::{Element, Parts, Plain, TensorMut, TensorRef};
 
-use super::{Constraint, Metadata, PyTensorOf};
+use super::{Constraint, Metadata, PyTensorOf, ToWrite};
 use crate::{Error, Promised, Result, StableArguments};
 
 impl<P: StableArguments> Constraint for P {
@@ -16,10 +16,6 @@ impl<P: StableArguments> Constraint for P {
 
     fn name(_: &mut String) {}
 }
-
-/// The compiler's message for references to write to an argument that is to be read.
-const WRITABLE: &str =
-    "expected the constraint `Writable`: take a `PyTensorOf<T, N, (Stable, Writable)>`";
 
 /// A type that borrows elements to read, such as `ndarray::ArrayView`: every type with `TryFrom<TensorRef>`.
 ///
@@ -121,9 +117,8 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     pub fn as_slice_memory_order_mut(&mut self) -> Result<&mut [T]>
     where
         T: Plain,
-        C: Promised,
+        C: Promised + ToWrite,
     {
-        const { assert!(C::WRITABLE, "{}", WRITABLE) };
         if !self.is_fortran() {
             return self.as_slice_mut();
         }
@@ -181,9 +176,8 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     pub fn as_slice_mut(&mut self) -> Result<&mut [T]>
     where
         T: Plain,
-        C: Promised,
+        C: Promised + ToWrite,
     {
-        const { assert!(C::WRITABLE, "{}", WRITABLE) };
         self.memory.slice_mut(PhantomData::<C>)
     }
 
@@ -196,9 +190,8 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     pub fn as_array_mut<'a, V>(&'a mut self) -> Result<V>
     where
         V: TryFrom<TensorMut<'a>, Error = dlbridge::Error>,
-        C: Promised,
+        C: Promised + ToWrite,
     {
-        const { assert!(C::WRITABLE, "{}", WRITABLE) };
         self.memory.exclusive(PhantomData::<C>)?.into_as().map_err(Error::of_writing)
     }
 }
@@ -241,9 +234,8 @@ impl<const N: usize, C: Constraint> PyTensorOf<bool, N, C> {
     /// As [`as_bools`](Self::as_bools).
     pub fn as_bools_mut(&mut self) -> Result<&mut [bool]>
     where
-        C: Promised,
+        C: Promised + ToWrite,
     {
-        const { assert!(C::WRITABLE, "{}", WRITABLE) };
         self.memory.bools_mut(PhantomData::<C>)
     }
 }

@@ -23,7 +23,8 @@ use crate::{Error, PyTensorOf, Stream, TensorObject};
     message = "`{Self}` does not become a tensor",
     note = "arrays of another crate need the feature of `dlbridge` for that crate's version, such as `ndarray-0_17`; \
             `cargo tree -i ndarray` shows which versions a program has",
-    note = "the rows of a `Vec<Vec<T>>` become one tensor: `Tensor::builder(rows.concat()).shape(&[n, m]).build()?`"
+    note = "the rows of a `Vec<Vec<T>>` become one tensor: `Tensor::builder(rows.concat()).shape([n, m]).build()?`",
+    note = "a `?` takes the tensor out of a `Result`; `view.map_to_tensor(|value| value)?` copies a view"
 )]
 pub trait IntoTensor {
     /// Converts into a tensor.
@@ -112,21 +113,26 @@ impl PyTensor {
     }
 }
 
+/// As [`PyTensor::new`], for each type that becomes a tensor without a copy.
+///
 /// ```
 /// use dlbridge_pyo3::PyTensor;
+/// use ndarray::Array2;
 /// use pyo3::prelude::*;
 ///
 /// #[pyfunction]
 /// fn squares(len: i64) -> PyTensor {
 ///     (0..len).map(|number| number * number).collect::<Vec<_>>().into()
 /// }
+///
+/// #[pyfunction]
+/// fn eye(n: usize) -> PyTensor {
+///     Array2::<f32>::eye(n).into()
+/// }
 /// ```
-impl<T> From<Vec<T>> for PyTensor
-where
-    Vec<T>: Into<Tensor>,
-{
-    fn from(elements: Vec<T>) -> Self {
-        Self::new(elements)
+impl<S: Into<Tensor>> From<S> for PyTensor {
+    fn from(source: S) -> Self {
+        Self::new(source.into())
     }
 }
 
@@ -147,15 +153,10 @@ impl<T, const N: usize, C> From<PyTensorOf<T, N, C>> for PyTensor {
     }
 }
 
-impl From<Tensor> for PyTensor {
-    fn from(tensor: Tensor) -> Self {
-        Self::new(tensor)
-    }
-}
-
-impl From<PyTensor> for Tensor {
-    fn from(tensor: PyTensor) -> Self {
-        tensor.into_inner()
+// No `From<PyTensor> for Tensor`: with it, `From` of itself would be written twice.
+impl IntoTensor for PyTensor {
+    fn into_tensor(self) -> Tensor {
+        self.into_inner()
     }
 }
 

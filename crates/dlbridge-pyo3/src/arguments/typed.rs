@@ -4,15 +4,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Index};
 
-use dlbridge::{Access, Element, Tensor, View, ViewMut};
+use dlbridge::{Access, ByReference, Element, Iter, Tensor, View, ViewMut};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::Wanted;
-use super::constraint::{Constraint, Metadata, Writable};
+use super::constraint::{Constraint, Metadata, ToWrite, Writable};
+use super::{IntoTensor, PyTensor, Wanted};
 use crate::error::error_of;
 use crate::ffi::borrow::Borrowed as BorrowedMemory;
 use crate::import::import_argument;
@@ -34,12 +34,12 @@ pub const ANY_NDIM: usize = usize::MAX;
 /// fn trace(matrix: PyTensorOf<f32, 2>) -> f32 {
 ///     let [rows, columns] = matrix.extents();
 ///     let view = matrix.view();
-///     (0..rows.min(columns)).filter_map(|i| view.get(&[i, i])).sum()
+///     (0..rows.min(columns)).filter_map(|i| view.get([i, i])).sum()
 /// }
 ///
 /// #[pyfunction]
 /// fn first(list: PyTensorOf<f32, 1, Contiguous>) -> Option<f32> {
-///     list.view().get(&[0])
+///     list.view().get([0])
 /// }
 /// # Python::initialize();
 /// # Python::attach(|py| -> PyResult<()> {
@@ -167,7 +167,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// What Python code and frameworks do with the array meanwhile is up to the caller (`SAFETY.md`, T6).
     /// Does not compile without the constraint [`Writable`]:
     ///
-    /// ```compile_fail,E0080
+    /// ```compile_fail,E0277
     /// # use dlbridge_pyo3::{Contiguous, PyTensorOf};
     /// # let tensor = dlbridge::Tensor::from(vec![1.0_f32]);
     /// let mut x = PyTensorOf::<f32, 1, Contiguous>::new(tensor).unwrap();
@@ -185,13 +185,10 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     /// }
     /// ```
     #[must_use]
-    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        const {
-            assert!(
-                C::WRITABLE,
-                "`view_mut()` needs the constraint `Writable`: take a `PyTensorMut<T, N>`"
-            );
-        }
+    pub fn view_mut(&mut self) -> ViewMut<'_, T>
+    where
+        C: ToWrite,
+    {
         self.memory.view_mut().unwrap_or_else(|error| error.impossible())
     }
 
@@ -230,6 +227,94 @@ impl<T, const N: usize, C> PyTensorOf<T, N, C> {
         T: Element,
     {
         self.memory.tensor().view().unwrap_or_else(|error| Error::from(error).impossible())
+    }
+
+    /// The elements in row-major order: `view().iter()`.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, T>
+    where
+        T: Element,
+    {
+        self.view().iter()
+    }
+
+    /// A copy of the elements in row-major order: `view().to_vec()`.
+    ///
+    /// # Panics
+    ///
+    /// If the vector cannot be allocated; see [`View::to_vec`].
+    #[must_use]
+    #[track_caller]
+    pub fn to_vec(&self) -> Vec<T>
+    where
+        T: Element,
+    {
+        self.view().to_vec()
+    }
+
+    /// Is never called: its message is what a `to_caller` without the caller's object shows.
+    #[doc(hidden)]
+    pub fn to_caller<'py>(&self, _: impl IntoTensor) -> Result<Bound<'py, PyAny>>
+    where
+        Self: KeepsCaller,
+    {
+        KeepsCaller::never(self)
+    }
+}
+
+/// No type implements it.
+#[diagnostic::on_unimplemented(
+    message = "a `PyTensorOf` does not keep the caller's object",
+    note = "take a `CallerArray<'py, T, N>`, which does, and is a `PyTensorOf` otherwise",
+    note = "with the object, `PyTensor::new(result).to_caller(&object)` makes an array of its type"
+)]
+pub trait KeepsCaller {
+    /// Is never called.
+    fn never(&self) -> !;
+}
+
+impl<'v, T: Element, const N: usize, C> IntoIterator for &'v PyTensorOf<T, N, C> {
+    type Item = T;
+    type IntoIter = Iter<'v, T>;
+
+    #[inline]
+    fn into_iter(self) -> Iter<'v, T> {
+        self.iter()
+    }
+}
+
+// Its message is that of a view that is indexed.
+#[doc(hidden)]
+#[diagnostic::do_not_recommend]
+impl<T, const N: usize, C, I> Index<I> for PyTensorOf<T, N, C>
+where
+    Self: ByReference,
+{
+    type Output = T;
+
+    fn index(&self, _: I) -> &T {
+        ByReference::never(self)
+    }
+}
+
+/// Checks the tensor, as [`PyTensorOf::new`] does.
+///
+/// ```
+/// use dlbridge_pyo3::{PyTensor, PyTensorOf, Result};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn length(x: PyTensor) -> Result<usize> {
+///     let x: PyTensorOf<f32, 2> = x.try_into()?;
+///     Ok(x.len())
+/// }
+/// ```
+impl<T: Element, const N: usize, C: Constraint> TryFrom<PyTensor> for PyTensorOf<T, N, C> {
+    type Error = Error;
+
+    fn try_from(tensor: PyTensor) -> Result<Self> {
+        Self::new(tensor.into_inner())
     }
 }
 

@@ -51,7 +51,7 @@ pub fn repeated<T: Element + PartialEq + Debug>(tensor: &TensorRef<'_>, shape: &
     assert!(!tensor.is_contiguous() && !tensor.is_empty(), "repeated: is not contiguous");
     let view = tensor.view::<T>().expect("repeated: a view of its type");
     let last: Vec<usize> = shape.iter().map(|&extent| extent as usize - 1).collect();
-    assert_eq!(view.get(&vec![0; shape.len()]), Some(value), "repeated: the first element");
+    assert_eq!(view.get(vec![0; shape.len()]), Some(value), "repeated: the first element");
     assert_eq!(view.get(&last), Some(value), "repeated: the last element");
     for axis in 0..shape.len() {
         let mut outside = last.clone();

@@ -55,7 +55,7 @@ const FITS: &str = "an image of an extent and a container that do not change";
 /// let image = RgbImage::from_pixel(4, 2, Rgb([255, 128, 0]));
 /// let tensor = Tensor::from(image);
 /// assert_eq!(tensor.shape(), [2, 4, 3]);
-/// assert_eq!(tensor.view::<u8>()?.get(&[1, 3, 1]), Some(128));
+/// assert_eq!(tensor.view::<u8>()?.get([1, 3, 1]), Some(128));
 /// assert!(tensor.into_owner::<RgbImage>().is_ok());
 /// # Ok::<(), dlbridge::Error>(())
 /// ```

@@ -65,7 +65,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     message = "`{Self}` cannot be borrowed from a tensor: not every pattern of bits is a `{Self}`",
     note = "read booleans by `view()`, borrow them by `as_bools()` or `as_bools_mut()` of a `PyTensorOf`, which check each byte, or \
             copy them: `copy_as::<Array2<bool>>()`",
-    note = "export a `Vec<bool>` by `Tensor::from(mask).reshape(&[2, 3])`, another owner by `build_read_only()`"
+    note = "export a `Vec<bool>` by `Tensor::from(mask).reshape([2, 3])`, another owner by `build_read_only()`"
 )]
 pub unsafe trait Plain: Element {}
 

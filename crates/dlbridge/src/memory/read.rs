@@ -12,7 +12,7 @@ use super::copy::copy_strided;
 use crate::layout::{Blocks, Layout, Runs};
 use crate::memory::Checked;
 use crate::memory::checked::Memory;
-use crate::{Element, Error, Flags, ShapeField, layout};
+use crate::{Element, Error, Flags, Shape, ShapeField, layout};
 
 /// Elements of one type, read by value. The address may be unaligned.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +76,8 @@ impl<'a, T: Element> Elements<'a, T> {
 
     /// The byte offset of an index's element, or `None` if there is no such index.
     #[inline]
-    pub(crate) fn offset_of(&self, index: &[usize]) -> Option<isize> {
-        let (shape, ndim) = (self.checked.shape(), index.len());
+    pub(crate) fn offset_of(&self, index: &impl Shape) -> Option<isize> {
+        let (shape, ndim) = (self.checked.shape(), index.ndim());
         if ndim != shape.len() {
             return None;
         }
@@ -85,7 +85,11 @@ impl<'a, T: Element> Elements<'a, T> {
         let mut offset = 0_i64;
         // By index: iterating over three lists compiles to worse code.
         for axis in 0..ndim {
-            let i = i64::try_from(index[axis]).ok().filter(|&i| i < shape[axis])?;
+            let i = index.extent(axis);
+            // One comparison: an extent is not negative, and a negative index is a large `u64`.
+            if i as u64 >= shape[axis] as u64 {
+                return None;
+            }
             // Of an element it fits (R1). Where there is none, strides may be anything, and a
             // later axis has no index.
             offset = offset.wrapping_add(i.wrapping_mul(strides[axis]));
@@ -94,7 +98,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: &[usize]) -> Option<T> {
+    pub(crate) fn get(&self, index: &impl Shape) -> Option<T> {
         let offset = self.offset_of(index)?;
         // SAFETY: every extent was respected, so an element lies there (R1, R2).
         Some(unsafe { T::read(self.checked.data.wrapping_offset(offset)) })

@@ -9,7 +9,7 @@ use super::{Iter, RowElements};
 use crate::layout::{self, Cut, Run, Runs};
 use crate::memory::Checked;
 use crate::memory::descriptor::Borrowed;
-use crate::{Element, Error};
+use crate::{Element, Error, Shape};
 
 /// Elements of one type with exclusive access. They may overlap, since no reference is formed.
 pub(crate) struct ElementsMut<'a, T> {
@@ -119,7 +119,7 @@ impl<'a, T: Element> ElementsMut<'a, T> {
         }
     }
 
-    pub(crate) fn set(&mut self, index: &[usize], value: T) -> Option<()> {
+    pub(crate) fn set(&mut self, index: &impl Shape, value: T) -> Option<()> {
         let elements = self.elements();
         let offset = elements.offset_of(index)?;
         let place = elements.checked().data.wrapping_offset(offset).cast::<T>();

@@ -59,6 +59,25 @@ impl Tensor {
         Self::in_buffer(dtype, shape, Flags::NONE, Buffer::zeroed)
     }
 
+    /// Host memory, 64-byte aligned, with `value` in each place.
+    ///
+    /// ```
+    /// use dlbridge::Tensor;
+    ///
+    /// let tensor = Tensor::full([2, 3], 1.5)?;
+    /// assert_eq!(tensor.as_slice::<f64>()?, [1.5; 6]);
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`zeros`](Self::zeros).
+    pub fn full<T: Element>(shape: impl Shape, value: T) -> Result<Self, Error> {
+        let mut tensor = Self::zeros(T::DTYPE, shape)?;
+        tensor.view_mut()?.fill(value);
+        Ok(tensor)
+    }
+
     /// A copy of some bytes, read as elements of `dtype`, in host memory that is 64-byte aligned.
     ///
     /// ```
@@ -147,7 +166,7 @@ impl<O: Send + 'static> Builder<O> {
     /// use dlbridge::{Parts, Tensor};
     ///
     /// let mask = Tensor::from(vec![true, false, true, true]).reshape([2, 2])?;
-    /// assert_eq!(mask.view::<bool>()?.get(&[0, 1]), Some(false));
+    /// assert_eq!(mask.view::<bool>()?.get([0, 1]), Some(false));
     /// # Ok::<(), dlbridge::Error>(())
     /// ```
     ///

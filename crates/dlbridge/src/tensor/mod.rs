@@ -20,6 +20,6 @@ pub use memory::{ArcTensor, TensorSlice, TensorSliceMut, ffi};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
 pub use parts::Parts;
-pub use rows::{AxisIter, Indexed, Pieces, Rows, Zip};
+pub use rows::{AxisIter, ByReference, Indexed, Pieces, Rows, Zip};
 pub use tensors::{Tensor, TensorMut, TensorRef};
 pub use view::{View, ViewMut};

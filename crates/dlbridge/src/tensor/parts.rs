@@ -199,7 +199,7 @@ pub trait Parts: Sized {
     /// # use dlbridge::{Parts, Tensor};
     /// let tensor = Tensor::from([1, 2, 3, 4, 5, 6]);
     /// let matrix = tensor.view::<i32>()?.reshape([-1, 2])?;
-    /// assert_eq!((matrix.shape(), matrix.get(&[1, 0])), (&[3, 2][..], Some(3)));
+    /// assert_eq!((matrix.shape(), matrix.get([1, 0])), (&[3, 2][..], Some(3)));
     /// // The transposed matrix has no such strides.
     /// assert!(matrix.transpose().reshape([6]).is_err());
     /// # Ok::<(), dlbridge::Error>(())
@@ -429,7 +429,7 @@ impl<'a, T: Element> ViewPart<'a, T> {
     /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
     #[inline]
-    pub fn get(&self, index: &[usize]) -> Option<T> {
+    pub fn get(&self, index: impl Shape) -> Option<T> {
         self.view().get(index)
     }
 

@@ -384,16 +384,28 @@ impl<T: Element, const N: usize> FusedIterator for Indexed<'_, T, N> {}
 // The compiler's message for a view that is indexed: `view[[i, j]]`.
 // Invariant: no type implements `ByReference`, so that no view hands out a `&T`.
 
-/// No type implements it: its message is what `view[[i, j]]` shows.
+/// No type implements it: its message is what `view[[i, j]]` and `view.iter_mut()` show.
 #[diagnostic::on_unimplemented(
-    message = "the elements of a view are read and written by value, not indexed",
+    message = "the elements of a view are read and written by value, not by reference",
     label = "a view has no references to its elements",
-    note = "read one by `view.get(&[i, j])`, write one by `view.set(&[i, j], value)?`",
-    note = "all of them: `view.iter()`, `view.rows()`, `view.map_inplace(...)`, `view.zip_inplace(...)`"
+    note = "read one by `view.get([i, j])`, write one by `view.set([i, j], value)?`",
+    note = "all of them: `view.iter()`, `view.rows()`, `view.map_inplace(...)`, `view.zip_inplace(...)`",
+    note = "a part: `view.slice(axis, start..end)?`, by the trait `dlbridge::Parts`"
 )]
 pub trait ByReference {
     /// Is never called.
     fn never(&self) -> !;
+}
+
+impl<T> ViewMut<'_, T> {
+    /// Is never called.
+    #[doc(hidden)]
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T>
+    where
+        Self: ByReference,
+    {
+        self.never()
+    }
 }
 
 #[doc(hidden)]

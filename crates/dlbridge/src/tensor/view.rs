@@ -6,7 +6,7 @@ use std::fmt;
 use crate::memory::read::Elements;
 use crate::memory::write::ElementsMut;
 use crate::memory::{Checked, Iter, ReadCell};
-use crate::{Element, Error, ErrorKind, ShapeField, Tensor};
+use crate::{Element, Error, ErrorKind, Shape, ShapeField, Tensor};
 
 /// A typed view of host memory that copies elements out.
 ///
@@ -18,7 +18,7 @@ use crate::{Element, Error, ErrorKind, ShapeField, Tensor};
 ///
 /// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).strides(&[1, 2]).build()?;
 /// let view = tensor.view::<i32>()?;
-/// assert_eq!(view.get(&[1, 0]), Some(2));
+/// assert_eq!(view.get([1, 0]), Some(2));
 /// assert_eq!(view.to_vec(), [1, 3, 5, 2, 4, 6]);
 /// assert_eq!(view.iter().sum::<i32>(), 21);
 /// # Ok::<(), dlbridge::Error>(())
@@ -72,8 +72,8 @@ impl<'a, T: Element> View<'a, T> {
     /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
     #[inline]
-    pub fn get(&self, index: &[usize]) -> Option<T> {
-        self.elements.get(index)
+    pub fn get(&self, index: impl Shape) -> Option<T> {
+        self.elements.get(&index)
     }
 
     /// The only element.
@@ -230,7 +230,7 @@ impl<T: Element> fmt::Debug for View<'_, T> {
 ///
 /// let mut tensor = Tensor::from(vec![1, 2, 3]);
 /// let mut view = tensor.view_mut::<i32>()?;
-/// view.set(&[0], 10)?;
+/// view.set([0], 10)?;
 /// view.map_inplace(|x| x + 1);
 /// assert_eq!(tensor.as_slice::<i32>()?, [11, 3, 4]);
 /// # Ok::<(), dlbridge::Error>(())
@@ -272,8 +272,8 @@ impl<'a, T: Element> ViewMut<'a, T> {
 
     /// The element at an index, or `None` if the index has another number of axes or lies outside.
     #[must_use]
-    pub fn get(&self, index: &[usize]) -> Option<T> {
-        self.0.elements().get(index)
+    pub fn get(&self, index: impl Shape) -> Option<T> {
+        self.0.elements().get(&index)
     }
 
     /// The same elements, for reading.
@@ -355,13 +355,15 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// # Errors
     ///
     /// [`Part`](Error::Part) if the index has another number of axes or lies outside.
-    pub fn set(&mut self, index: &[usize], value: T) -> Result<(), Error> {
-        self.0.set(index, value).ok_or_else(|| {
-            let shape = self.shape();
-            Error::part(
-                ErrorKind::Index,
-                format_args!("index: expected one inside the shape {shape:?}, found {index:?}"),
-            )
+    pub fn set(&mut self, index: impl Shape, value: T) -> Result<(), Error> {
+        self.0.set(&index, value).ok_or_else(|| {
+            index.with_extents(|index| {
+                let shape = self.shape();
+                Error::part(
+                    ErrorKind::Index,
+                    format_args!("index: expected one inside the shape {shape:?}, found {index:?}"),
+                )
+            })
         })
     }
 

@@ -47,7 +47,7 @@ fn a_byte_offset_is_applied_once_whichever_way_elements_are_read() {
     let mut tensor = import(make()).expect("legal");
     assert_eq!(tensor.as_slice::<u8>(), Ok(&[2, 3][..]));
     assert_eq!(tensor.as_slice_mut::<u8>(), Ok(&mut [2, 3][..]));
-    assert_eq!(tensor.view::<u8>().expect("host").get(&[0]), Some(2));
+    assert_eq!(tensor.view::<u8>().expect("host").get([0]), Some(2));
     assert_eq!(tensor.to_contiguous().expect("host").as_slice::<u8>(), Ok(&[2, 3][..]));
     let tensor = take_back(tensor.into_raw());
     assert_eq!(tensor.view::<u8>().expect("host").to_vec(), [2, 3]);

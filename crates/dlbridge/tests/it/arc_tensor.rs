@@ -24,7 +24,7 @@ fn threads_clone_export_and_drop() {
                 thread::spawn(move || {
                     for _ in 0..if cfg!(miri) { 4 } else { 1000 } {
                         let clone = Tensor::from(tensor.clone());
-                        assert_eq!(clone.view::<f32>().expect("floats").get(&[1, 2]), Some(5.0));
+                        assert_eq!(clone.view::<f32>().expect("floats").get([1, 2]), Some(5.0));
                         delete(clone.into_raw());
                     }
                 })

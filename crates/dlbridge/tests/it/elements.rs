@@ -170,7 +170,7 @@ fn any_byte_but_0_reads_as_true() {
     let view = tensor.view::<bool>().expect("bool");
     assert_eq!(view.to_vec(), READ);
     assert!(view.iter().eq(READ));
-    assert!((0..5).all(|i| view.get(&[i]) == Some(READ[i])));
+    assert!((0..5).all(|i| view.get([i]) == Some(READ[i])));
     let mut target = [false; 5];
     view.copy_to_slice(&mut target).expect("as long");
     assert_eq!(target, READ);
@@ -191,7 +191,7 @@ fn strided_truth_values_are_read_the_same() {
 fn writing_leaves_bytes_that_rust_may_hold() {
     let mut tensor = import(odd().class(Access::Exclusive)).expect("legal");
     let mut view = tensor.view_mut::<bool>().expect("exclusive");
-    assert_eq!(view.get(&[2]), Some(true));
+    assert_eq!(view.get([2]), Some(true));
     view.map_inplace(|value| value);
     let data = tensor.data_ptr();
     let managed = tensor.into_raw();

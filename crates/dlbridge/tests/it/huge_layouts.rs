@@ -250,7 +250,7 @@ fn a_broadcast_axis_is_filled_once() {
     let mut scalar =
         Tensor::builder([1_u8]).shape([1_i64 << 40]).strides([0]).build::<u8>().expect("one");
     scalar.view_mut::<u8>().expect("exclusive").fill(9);
-    assert_eq!(scalar.view::<u8>().expect("host").get(&[1 << 39]), Some(9));
+    assert_eq!(scalar.view::<u8>().expect("host").get([1_i64 << 39]), Some(9));
     let mut empty = Tensor::builder([1_u8])
         .shape([1_i64 << 40, 0])
         .strides([0, 1])

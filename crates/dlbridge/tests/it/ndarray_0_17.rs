@@ -215,7 +215,7 @@ fn a_broadcast_too_large_to_copy_is_viewed_all_the_same() {
     let view = one.broadcast(len).expect("as many as fit isize");
     let tensor = TensorRef::from(&view);
     assert_eq!((tensor.len(), tensor.nbytes()), (len, 8 * len));
-    assert_eq!(tensor.view::<f64>().expect("f64").get(&[len - 1]), Some(5.0));
+    assert_eq!(tensor.view::<f64>().expect("f64").get([len - 1]), Some(5.0));
     if cfg!(target_pointer_width = "64") {
         let error = Error::OutOfMemory { size: 8 * len };
         assert_eq!(tensor.to_contiguous().map(drop), Err(error));

@@ -193,7 +193,7 @@ fn nested_arrays_are_tensors_of_two_axes() {
     assert_eq!(tensor.into_owner::<Vec<[i32; 3]>>().expect("its owner"), [[1, 2, 3], [4, 5, 6]]);
     let mut tensor = Tensor::from([[1.0_f32, 2.0], [3.0, 4.0]]);
     tensor.as_slice_mut::<f32>().expect("exclusive")[3] = 5.0;
-    assert_eq!(tensor.view::<f32>().expect("the dtype").get(&[1, 1]), Some(5.0));
+    assert_eq!(tensor.view::<f32>().expect("the dtype").get([1, 1]), Some(5.0));
     assert_eq!(Tensor::from(Vec::<[f32; 3]>::new()).shape(), [0, 3]);
     assert_eq!(Tensor::from([[0_u8; 0]; 4]).shape(), [4, 0]);
 }

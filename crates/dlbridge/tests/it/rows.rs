@@ -24,7 +24,7 @@ proptest! {
             let row = rows.next().expect("a row for each index");
             prop_assert_eq!(rows.len(), left);
             prop_assert_eq!(row.shape(), [extent]);
-            prop_assert!(row.iter().eq((0..extent as usize).map(|i| row.get(&[i]).expect("inside"))));
+            prop_assert!(row.iter().eq((0..extent as usize).map(|i| row.get([i]).expect("inside"))));
             all.extend(row.to_vec());
         }
         prop_assert!(rows.next().is_none() && rows.next().is_none());

@@ -66,7 +66,7 @@ fn means<T: Plain + Debug>(dtype: DType, to_f32: fn(T) -> f32, value: fn(u8) -> 
     assert_eq!((again.dtype(), again.as_bytes()), (dtype, Ok(&bytes[..])));
     let reversed = Tensor::builder(bytes).dtype(dtype).strides([-1]).shape([256]).offset(255);
     let reversed = reversed.build::<u8>().expect("it fits");
-    let first = reversed.view::<T>().expect("its own type").get(&[0]).expect("there");
+    let first = reversed.view::<T>().expect("its own type").get([0]).expect("there");
     assert!(same(to_f32(first), value(255)));
     let refused = TensorRef::from(slice).as_slice::<u8>().map(|_| ());
     assert_eq!(refused, Err(Error::DTypeMismatch { found: dtype, expected: DType::U8 }));

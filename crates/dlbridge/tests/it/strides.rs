@@ -125,8 +125,8 @@ fn setting_one_element_sets_it_alone() {
         let message = format!("index: expected one inside the shape [4, 5], found {index:?}");
         Error::Part { kind: ErrorKind::Index, message: message.into() }
     };
-    assert_eq!(view.set(&[4, 0], 0), Err(refused(&[4, 0])));
-    assert_eq!(view.set(&[0], 0), Err(refused(&[0])));
+    assert_eq!(view.set([4, 0], 0), Err(refused(&[4, 0])));
+    assert_eq!(view.set([0], 0), Err(refused(&[0])));
     let wanted = other_length(20, 3);
     assert_eq!(view.copy_from_slice(&[1, 2, 3]), Err(wanted));
 }

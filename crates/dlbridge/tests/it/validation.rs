@@ -339,7 +339,7 @@ fn parts() -> Vec<(Error, ErrorKind)> {
         (view.zip(&other_view).unwrap_err(), ErrorKind::Shape),
         (columns.reshape([6]).unwrap_err(), ErrorKind::Layout),
         (
-            other.view_mut::<i32>().and_then(|mut view| view.set(&[2], 0)).unwrap_err(),
+            other.view_mut::<i32>().and_then(|mut view| view.set([2], 0)).unwrap_err(),
             ErrorKind::Index,
         ),
     ]

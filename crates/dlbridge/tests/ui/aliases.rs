@@ -85,7 +85,7 @@ mod written_while_viewed {
         let mut tensor = dlbridge::Tensor::from(vec![1, 2, 3]);
         let view = tensor.view::<i32>().unwrap();
         tensor.view_mut::<i32>().unwrap().fill(0); //~ E0502
-        println!("{:?}", view.get(&[0]));
+        println!("{:?}", view.get([0]));
     }
 }
 

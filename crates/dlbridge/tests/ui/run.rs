@@ -1,6 +1,7 @@
 //! Programs that must not compile: each file of a package's folder, or each module of it, is one misuse. A comment
 //! `//~ E0505` ends each line that the compiler refuses, with the codes of its errors; `error` is one without a code.
-//! `messages.txt` has the words that are ours: a message, and below it what stands beside it.
+//! `messages.txt` has the words that are ours: a message, and below it what stands beside it. `cure: TEXT` behind the codes is
+//! what the error says to write instead; where a file has cures, its first line counts its programs and those.
 //! `dlbridge-ui` and `dlbridge-pyo3-ui` run it, each over its own folder. Misuse that only shows at run time is in
 //! `it/aliasing.rs`, `it/access.rs` and `borrows_misuse.rs`.
 //!
@@ -72,6 +73,19 @@ fn says(error: &Value, block: &str) -> bool {
     words.next().is_some_and(|first| error["message"] == first) && words.all(has)
 }
 
+/// Whether an error tells its reader `text`: in its message, beside it, in a label or in a replacement.
+fn tells(error: &Value, text: &str) -> bool {
+    let has = |value: &Value| value.as_str().is_some_and(|it| it.contains(text));
+    let in_spans = |error: &Value| {
+        let mut spans = error["spans"].as_array().into_iter().flatten();
+        spans.any(|span| has(&span["label"]) || has(&span["suggested_replacement"]))
+    };
+    let beside = error["children"].as_array().expect("a list");
+    has(&error["message"])
+        || in_spans(error)
+        || beside.iter().any(|it| has(&it["message"]) || in_spans(it))
+}
+
 #[test]
 fn misuse_does_not_compile() {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -87,21 +101,37 @@ fn misuse_does_not_compile() {
         if file.extension().is_none_or(|it| it != "rs") || file.ends_with("run.rs") {
             continue;
         }
-        let mut found = BTreeMap::<u64, Vec<String>>::new();
+        let mut found = BTreeMap::<u64, Vec<Value>>::new();
         for error in errors(&file, &dependencies) {
-            found.entry(line(&error, &file)).or_default().push(code(&error).to_owned());
-            all.push(error);
+            found.entry(line(&error, &file)).or_default().push(error);
         }
-        for (number, text) in (1..).zip(fs::read_to_string(&file).expect("a program").lines()) {
-            let mut expected: Vec<_> =
-                text.split_once("//~").map_or("", |it| it.1).split_whitespace().collect();
-            let mut found = found.remove(&number).unwrap_or_default();
-            expected.sort_unstable();
-            found.sort_unstable();
-            if expected != found {
-                let file = file.display();
-                wrong.push(format!("{file}:{number}: expected {expected:?}, found {found:?}"));
+        let source = fs::read_to_string(&file).expect("a program");
+        let (mut programs, mut cures) = (0, 0);
+        for (number, text) in (1..).zip(source.lines()) {
+            let found = found.remove(&number).unwrap_or_default();
+            let expected = text.split_once("//~").map(|it| it.1);
+            let (expected, cure) = expected
+                .map(|it| it.split_once(" cure: ").map_or((it, None), |it| (it.0, Some(it.1))))
+                .unwrap_or_default();
+            programs += usize::from(!expected.is_empty());
+            cures += usize::from(cure.is_some());
+            if cure.is_some_and(|cure| !found.iter().any(|error| tells(error, cure))) {
+                wrong
+                    .push(format!("{}:{number}: expected {cure:?} in the message", file.display()));
             }
+            let mut expected: Vec<_> = expected.split_whitespace().collect();
+            let mut codes: Vec<_> = found.iter().map(code).collect();
+            expected.sort_unstable();
+            codes.sort_unstable();
+            if expected != codes {
+                let file = file.display();
+                wrong.push(format!("{file}:{number}: expected {expected:?}, found {codes:?}"));
+            }
+            all.extend(found);
+        }
+        let counts = format!("//! {programs} programs, {cures} with a cure in the message: ");
+        if cures > 0 && !source.starts_with(&counts) {
+            wrong.push(format!("{}:1: expected {counts:?}", file.display()));
         }
     }
     let messages = fs::read_to_string(Path::new(FOLDER).join("messages.txt")).expect("messages");

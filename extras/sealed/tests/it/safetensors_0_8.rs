@@ -365,7 +365,7 @@ fn the_tensors_of_a_mapped_file_are_shared() {
     let patch = File::options().write(true).open(&path.0).expect("just made");
     let at = bytes.len() as u64 - 4;
     std::os::unix::fs::FileExt::write_all_at(&patch, &60.0_f32.to_le_bytes(), at).expect("written");
-    assert_eq!(tensor.view::<f32>().expect("f32").get(&[1, 2]), Some(60.0));
+    assert_eq!(tensor.view::<f32>().expect("f32").get([1, 2]), Some(60.0));
     let legacy = tensor.into_raw_legacy().map(|_| ());
     assert_eq!(legacy, Err(Error::LegacyReadOnly));
 }
