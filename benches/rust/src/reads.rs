@@ -100,7 +100,7 @@ pub fn measure() {
 
 fn loops<T: Number + Plain>(bytes: usize, size: &str, rounds: usize) {
     let values = values::<T>(bytes / size_of::<T>());
-    let tensor = || Box::leak(Box::new(Tensor::zeros(T::DTYPE, &[values.len() as i64])));
+    let tensor = || Box::leak(Box::new(Tensor::zeros(T::DTYPE, [values.len() as i64])));
     let of = |tensor: &'static mut Result<Tensor, dlbridge::Error>| {
         let tensor = tensor.as_mut().expect("there is memory");
         tensor.as_slice_mut::<T>().expect("its own").copy_from_slice(&values);

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let stream = device.as_cuda_device()?.cuda_stream();
     let slice = stream.clone_htod(&[1_f32, 2.0, 3.0, 4.0])?;
-    let tensor = Tensor::builder(slice).shape(&[2, 2]).build_cuda()?;
+    let tensor = Tensor::builder(slice).shape([2, 2]).build_cuda()?;
     let Ok(y) = into_candle(tensor, &device) else { return Err("another device".into()) };
     println!("{y}");
     Ok(())

@@ -178,7 +178,7 @@ fn distances(len: usize) -> Case {
     const POINTS: usize = 64;
     let values: Vec<f64> = values(POINTS * len);
     let slice: &'static [f64] = kept(values.clone());
-    let points = Tensor::from(values).reshape(&[POINTS as i64, len as i64]).expect("it fits");
+    let points = Tensor::from(values).reshape([POINTS as i64, len as i64]).expect("it fits");
     let view: View<'static, f64> = kept(Tensor::from(points.into_shared())).view().expect("f64");
     let name = match len {
         4 => "distances of rows of 4",

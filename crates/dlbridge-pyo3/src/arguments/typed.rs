@@ -50,7 +50,7 @@ pub const ANY_NDIM: usize = usize::MAX;
 /// assert!(error.to_string().contains("expected float32[?, ?] on the host, found int64[3] on cpu"));
 /// # let list = PyTensor::new(vec![1.5_f32]);
 /// # assert_eq!(first.call1((list,))?.extract::<f32>()?, 1.5);
-/// # let matrix = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape(&[2, 2]).build().unwrap();
+/// # let matrix = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape([2, 2]).build().unwrap();
 /// # assert_eq!(trace.call1((PyTensor::from(matrix),))?.extract::<f32>()?, 5.0);
 /// # Ok(()) }).unwrap();
 /// ```

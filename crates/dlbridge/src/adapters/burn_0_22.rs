@@ -93,7 +93,7 @@ impl TryFrom<Tensor> for Bytes {
 /// use burn_std::TensorData;
 /// use dlbridge::Tensor;
 ///
-/// let tensor = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape(&[2, 2]).build()?;
+/// let tensor = Tensor::builder(vec![1.0_f32, 2.0, 3.0, 4.0]).shape([2, 2]).build()?;
 /// let start = tensor.data_ptr();
 /// let data = TensorData::try_from(tensor)?;
 /// assert_eq!(data.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);

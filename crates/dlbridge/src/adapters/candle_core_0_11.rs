@@ -11,7 +11,7 @@
 //! ```
 //! use dlbridge::Tensor;
 //!
-//! let tensor = Tensor::builder(vec![1_i64, 2, 3, 4]).shape(&[2, 2]).build()?;
+//! let tensor = Tensor::builder(vec![1_i64, 2, 3, 4]).shape([2, 2]).build()?;
 //! let copy: candle_core::Tensor = tensor.copy_as()?;
 //! assert_eq!(copy.to_vec2::<i64>()?, [[1, 2], [3, 4]]);
 //! let moved: candle_core::Tensor = tensor.into_as().expect("made of a vector");

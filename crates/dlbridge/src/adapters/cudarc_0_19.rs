@@ -69,7 +69,7 @@ impl<T: Plain> Builder<CudaSlice<T>> {
     ///
     /// fn matrix(slice: CudaSlice<f32>) -> Result<Tensor, Error> {
     ///     let columns = slice.len() as i64 / 2;
-    ///     Tensor::builder(slice).shape(&[2, columns]).build_cuda()
+    ///     Tensor::builder(slice).shape([2, columns]).build_cuda()
     /// }
     ///
     /// let stream = cudarc_0_19::context(Device::cuda(0))?.default_stream();

@@ -155,7 +155,7 @@ pub mod arrow_60 {
     //!
     //! let buffer = Buffer::from_vec(vec![1.0_f32, 2.0, 3.0, 4.0]);
     //! let start = buffer.as_ptr();
-    //! let matrix = Tensor::builder(buffer).dtype(DType::F32).shape(&[2, 2]).build_read_only::<u8>()?;
+    //! let matrix = Tensor::builder(buffer).dtype(DType::F32).shape([2, 2]).build_read_only::<u8>()?;
     //! assert_eq!(matrix.as_slice::<f32>()?.as_ptr().cast(), start);
     //!
     //! let others = Tensor::from(Tensor::from(vec![1_u16, 2]).into_shared());

@@ -64,7 +64,7 @@ where
 /// use dlbridge::nalgebra_0_35::Transposed;
 /// use nalgebra::{MatrixView3x2, Vector2, Vector3};
 ///
-/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).build()?;
+/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape([2, 3]).build()?;
 /// let Transposed(transpose) = tensor.view_as::<Transposed<MatrixView3x2<i32>>>()?;
 /// assert_eq!(transpose * Vector2::new(1, 10), Vector3::new(41, 52, 63));
 /// # Ok::<(), dlbridge::Error>(())

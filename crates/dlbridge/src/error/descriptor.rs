@@ -9,7 +9,7 @@ use crate::DType;
 /// ```
 /// use dlbridge::{DType, DescriptorError, Error, Tensor};
 ///
-/// let error = Tensor::zeros(DType::F32, &[2, -1]).unwrap_err();
+/// let error = Tensor::zeros(DType::F32, [2, -1]).unwrap_err();
 /// let negative = DescriptorError::NegativeExtent { axis: 1, extent: -1 };
 /// assert_eq!(error, Error::Descriptor(negative));
 /// assert_eq!(error.to_string(), "shape: axis 1: expected extent 0 or more, found -1");

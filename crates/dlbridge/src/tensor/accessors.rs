@@ -265,7 +265,7 @@ macro_rules! writing {
         /// use dlbridge::{DType, Tensor};
         ///
         /// let mut socket = &1.5_f32.to_ne_bytes()[..];
-        /// let mut tensor = Tensor::zeros(DType::F32, &[1])?;
+        /// let mut tensor = Tensor::zeros(DType::F32, [1])?;
         /// socket.read_exact(tensor.as_bytes_mut()?)?;
         /// assert_eq!(tensor.as_slice::<f32>()?, [1.5]);
         /// # Ok::<(), Box<dyn std::error::Error>>(())

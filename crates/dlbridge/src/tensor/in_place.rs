@@ -11,7 +11,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let (mut table, row) = (Tensor::from([0; 6]).reshape(&[2, 3])?, Tensor::from([1, 2, 3]));
+    /// let (mut table, row) = (Tensor::from([0; 6]).reshape([2, 3])?, Tensor::from([1, 2, 3]));
     /// table.view_mut::<i32>()?.assign(&row.view()?)?;
     /// assert_eq!(table.as_slice::<i32>()?, [1, 2, 3, 1, 2, 3]);
     /// # Ok::<(), dlbridge::Error>(())
@@ -141,7 +141,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let mut image = Tensor::from([0_u8; 15]).reshape(&[3, 5])?;
+    /// let mut image = Tensor::from([0_u8; 15]).reshape([3, 5])?;
     /// std::thread::scope(|scope| -> Result<(), dlbridge::Error> {
     ///     for (row, band) in image.view_mut::<u8>()?.into_chunks(0, 2)?.enumerate() {
     ///         for (column, mut tile) in band.into_chunks(1, 3)?.enumerate() {

@@ -86,7 +86,7 @@ impl<'a, T: Element> View<'a, T> {
     /// use dlbridge::{Parts, Tensor};
     /// use rayon::prelude::*;
     ///
-    /// let tensor = Tensor::from([1, 2, 3, 4]).reshape(&[2, 2])?;
+    /// let tensor = Tensor::from([1, 2, 3, 4]).reshape([2, 2])?;
     /// let view = tensor.view::<i32>()?;
     /// let sums: Vec<i32> = view.par_rows().map(|row| row.iter().sum()).collect();
     /// assert_eq!(sums, [3, 7]);
@@ -138,7 +138,7 @@ impl<T: Element> ViewMut<'_, T> {
     /// use dlbridge::{Parts, Tensor};
     /// use rayon::prelude::*;
     ///
-    /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
+    /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape([2, 2])?;
     /// tensor.view_mut::<f64>()?.par_rows_mut()?.for_each(|mut row| {
     ///     let sum: f64 = row.as_view().iter().sum();
     ///     row.map_inplace(|x| x / sum);

@@ -14,7 +14,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let tensor = Tensor::from([1.0, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
+    /// let tensor = Tensor::from([1.0, 2.0, 3.0, 4.0]).reshape([2, 2])?;
     /// let view = tensor.view::<f64>()?;
     /// let sums: Vec<f64> = view.rows().map(|row| row.iter().sum()).collect();
     /// assert_eq!(sums, [3.0, 7.0]);
@@ -32,7 +32,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let batch = Tensor::from(vec![1_u8; 24]).reshape(&[2, 3, 4])?;
+    /// let batch = Tensor::from(vec![1_u8; 24]).reshape([2, 3, 4])?;
     /// for image in batch.view::<u8>()?.outer_iter()? {
     ///     assert_eq!(image.shape(), [3, 4]);
     /// }
@@ -52,7 +52,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let image = Tensor::from(vec![1_u8; 24]).reshape(&[2, 4, 3])?;
+    /// let image = Tensor::from(vec![1_u8; 24]).reshape([2, 4, 3])?;
     /// for channel in image.view::<u8>()?.axis_iter(2)? {
     ///     assert_eq!(channel.shape(), [2, 4]);
     /// }
@@ -150,7 +150,7 @@ impl<'a, T: Element> View<'a, T> {
     ///
     /// ```
     /// # use dlbridge::{Parts, Tensor};
-    /// let tensor = Tensor::from([0, 7, 0, 0]).reshape(&[2, 2])?;
+    /// let tensor = Tensor::from([0, 7, 0, 0]).reshape([2, 2])?;
     /// let view = tensor.view::<i32>()?;
     /// let found = view.indexed::<2>()?.find(|&(_, value)| value == 7);
     /// assert_eq!(found, Some(([0, 1], 7)));
@@ -397,9 +397,9 @@ pub trait ByReference {
     fn never(&self) -> !;
 }
 
-impl<T> ViewMut<'_, T> {
-    /// Is never called.
-    #[doc(hidden)]
+impl<T: Element> ViewMut<'_, T> {
+    /// Does not compile, because no reference to an element is handed out: use [`map_inplace`](Self::map_inplace). It is here for
+    /// the compiler's message.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T>
     where
         Self: ByReference,

@@ -16,7 +16,7 @@ use crate::{Element, Error, ErrorKind, Shape, ShapeField, Tensor};
 /// ```
 /// use dlbridge::Tensor;
 ///
-/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape(&[2, 3]).strides(&[1, 2]).build()?;
+/// let tensor = Tensor::builder(vec![1, 2, 3, 4, 5, 6]).shape([2, 3]).strides([1, 2]).build()?;
 /// let view = tensor.view::<i32>()?;
 /// assert_eq!(view.get([1, 0]), Some(2));
 /// assert_eq!(view.to_vec(), [1, 3, 5, 2, 4, 6]);
@@ -304,7 +304,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape(&[2, 2])?;
+    /// let mut tensor = Tensor::from([3.0, 1.0, 4.0, 4.0]).reshape([2, 2])?;
     /// tensor.view_mut::<f64>()?.for_each_row(|mut row| {
     ///     let sum: f64 = row.iter().sum();
     ///     row.map_inplace(|x| x / sum);
@@ -321,7 +321,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// ```
     /// use dlbridge::{Parts, Tensor};
     ///
-    /// let mut table = Tensor::from([1, 2, 3, 4]).reshape(&[2, 2])?;
+    /// let mut table = Tensor::from([1, 2, 3, 4]).reshape([2, 2])?;
     /// let factors = [10, 100];
     /// for (mut row, factor) in table.view_mut::<i32>()?.rows_mut()?.zip(factors) {
     ///     row.map_inplace(|x| x * factor);
