@@ -15,6 +15,7 @@ use super::Dims;
 /// assert!(Tensor::zeros(DType::F32, ())?.shape().is_empty());
 /// let view = tensor.view::<f32>()?;
 /// assert_eq!((view.get([n - 1, 2]), view.get([0, m]), view.get([0, -1])), (Some(0.0), None, None));
+/// assert_eq!(Tensor::scalar(1.5).view::<f64>()?.get(()), Some(1.5));
 /// # Ok::<(), dlbridge::Error>(())
 /// ```
 ///
