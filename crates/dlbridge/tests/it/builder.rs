@@ -175,7 +175,7 @@ fn zeros_that_fit_no_memory_are_refused() {
         refused(Tensor::zeros(DType::U8, [len]), &Error::OutOfMemory { size: len as usize });
     }
     let empty = Tensor::zeros(DType::F64, [i64::MAX, 0]).expect("no elements");
-    assert_eq!(empty.view::<f64>().expect("float64").get(&[1 << 62, 0]), None);
+    assert_eq!(empty.view::<f64>().expect("float64").get([1_i64 << 62, 0]), None);
 }
 
 #[test]
