@@ -14,9 +14,9 @@ use crate::tally::Tally;
 use crate::workspace::{self, Member};
 use crate::{cross, fuzz, julia, lint};
 
-/// The Python tests, those of the doctor included, and the configuration of both.
-const PYTHON_TESTS: [&str; 4] =
-    ["-c", "python/pyproject.toml", "python/tests", "extras/doctor/tests"];
+/// The Python tests, those of the doctor included, and the configuration of both: pytest would take that of the first file.
+const PYTHON_TESTS: [&str; 2] = ["python/tests", "extras/doctor/tests"];
+const CONFIGURATION: [&str; 2] = ["-c", "python/pyproject.toml"];
 /// The members whose wheels they test.
 const MEMBERS: [&str; 2] = ["python", "examples/python-extension"];
 /// The full suite of Python tests runs in so many processes, one for each core of a CI machine.
@@ -379,10 +379,12 @@ fn pytest_over(wheels: &[PathBuf], venv: &Venv, args: &[String], tally: &mut Tal
     let marks: &[_] = if has_marks { &[] } else { &NOT_LONG };
     // The doctor is Python alone: a second run would show nothing new. Its planted faults are not
     // safe on 3.15 yet, where one of them takes all memory.
-    let files = if venv.is_bare() { &PYTHON_TESTS[..3] } else { &PYTHON_TESTS };
+    let files = if venv.is_bare() { &PYTHON_TESTS[..1] } else { &PYTHON_TESTS };
     let files = if names_files { &[] } else { files };
-    let pytest =
-        cmd!(venv.sh, "python -m pytest -ra {parallel...} {marks...} {args...} {files...}");
+    let pytest = cmd!(
+        venv.sh,
+        "python -m pytest -ra {CONFIGURATION...} {parallel...} {marks...} {args...} {files...}"
+    );
     tally.is_bare = venv.is_bare();
     // For the processes that tests start: the doctor is not installed.
     tally.run(pytest.env("PYTHONPATH", root().join("extras/doctor")))
