@@ -262,3 +262,26 @@ fn more_arguments_than_a_thread_keeps_spaces_for_are_dropped_in_any_order_by_any
         });
     });
 }
+
+/// A thread that got spaces of other threads only freed none of them at its end.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_drop_arguments_of_others_leak_no_memory() {
+    let pages = || -> usize {
+        let found = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        found.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number")
+    };
+    Python::attach(|py| {
+        let array = zeros(py, 3);
+        let pass_on = || {
+            let argument = |_| array.extract::<PyTensorOf<f64>>().expect("readable");
+            let arguments: Vec<_> = (0..32).map(argument).collect();
+            py.detach(|| thread::spawn(move || drop(arguments)).join().expect("no panic"));
+        };
+        (0..50).for_each(|_| pass_on());
+        let before = pages();
+        (0..1000).for_each(|_| pass_on());
+        let grown = pages().saturating_sub(before);
+        assert!(grown < 500, "{grown} pages more, for 32,000 arguments");
+    });
+}

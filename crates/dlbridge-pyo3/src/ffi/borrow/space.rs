@@ -64,8 +64,6 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn new() -> Box<Self> {
-        // A thread that ends has no list any more.
-        let _ = END.try_with(|_| ());
         let (descriptor, [shape, strides]) = (MaybeUninit::uninit(), [[0; NDIM]; 2]);
         Box::new(Self { descriptor, shape, strides, object: None, next: None, count: 0 })
     }
@@ -75,7 +73,8 @@ impl Space {
         let next = UNUSED.get();
         // SAFETY: a space in this thread's list, to which nothing else refers (R7).
         let count = next.map_or(0, |next| unsafe { next.as_ref() }.count);
-        if count < KEPT {
+        // A thread that ends frees its list, and has none any more.
+        if count < KEPT && (count > 0 || END.try_with(|_| ()).is_ok()) {
             (self.next, self.count) = (next, count + 1);
             UNUSED.set(Some(NonNull::from(Box::leak(self))));
         }
