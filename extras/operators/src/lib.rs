@@ -71,7 +71,6 @@ mod operator;
 mod python;
 mod raw;
 mod signature;
-mod writable;
 
 pub use argument::InPlace;
 #[doc(hidden)]

@@ -11,14 +11,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::Failure;
-use crate::argument::Instance;
 use crate::argument::operand::{Operand, Slot, Written};
+use crate::argument::{Instance, Writable};
 use crate::call::{Plan, wrong_dtypes};
 use crate::definition::{Checked, Operator, checked};
 use crate::kind::{Kind, Scalar};
 use crate::raw::{self, numpy, torch, xla};
 use crate::signature::Axis;
-use crate::writable::Writable;
 
 /// Adds operators to a module.
 pub trait AddOperator {

@@ -20,7 +20,7 @@ const ROOMS: [(&str, &str); 7] = [
     ),
     (
         "extras/operators",
-        "few failure kind signature writable device argument declaration definition operator call raw python",
+        "few failure kind signature device argument declaration definition operator call raw python",
     ),
     (
         "crates/dlbridge-capi",

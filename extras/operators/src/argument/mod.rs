@@ -8,7 +8,7 @@ pub(crate) mod stream;
 
 use std::ops::{Deref, DerefMut};
 
-use dlbridge::{Element, View, ViewMut};
+use dlbridge::{Element, Tensor, View, ViewMut};
 use dlbridge_pyo3::PyTensorMut;
 use pyo3::prelude::*;
 
@@ -18,7 +18,19 @@ use self::rows::{Number, Part, Read, Value, Write};
 use crate::Failure;
 use crate::device::{DeviceValue, DeviceView, DeviceViewMut, Strides};
 use crate::kind::{Kind, Scalar};
-use crate::writable::Writable;
+
+/// An array of Python that is borrowed to be written, until this is dropped.
+pub(crate) struct Writable(Box<dyn Deref<Target = Tensor>>);
+
+impl Writable {
+    fn of<T: Element>(tensor: PyTensorMut<T>) -> Self {
+        Self(Box::new(tensor))
+    }
+
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+}
 
 /// An operator's function for one list of element types.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use std::ptr;
 use dlbridge::sys::{DLDataType, DLTensor};
 use dlbridge::{Access, DType, Device, Error, Tensor, TensorRef};
 
+use super::Writable;
 use crate::Failure;
 use crate::few::{Numbers, make_contiguous};
 use crate::kind::Scalar;
-use crate::writable::Writable;
 
 /// One argument or result of a call.
 #[derive(Debug)]
