@@ -3,7 +3,7 @@
 
 use dlbridge::protocol::call::Request;
 use dlbridge::{Tensor, protocol};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
@@ -42,10 +42,11 @@ pub(super) fn request<'a, 'py>(
             _ if value.is_none() => {}
             0 => request.max_version = Some(max_version(name, value)?),
             1 => {
-                let (kind, id) = extract(name, value)?;
+                let expected = "two numbers, such as those that __dlpack_device__() returns";
+                let (kind, id) = extract(name, value, expected)?;
                 request.dl_device = Some(protocol::device(kind, id));
             }
-            2 => request.copy = Some(extract(name, value)?),
+            2 => request.copy = Some(extract(name, value, "True, False or None")?),
             _ => stream = Some(value),
         }
     }
@@ -90,13 +91,17 @@ fn refused<T>(message: String) -> Result<T> {
     Err(error_of::<PyTypeError>(message).into())
 }
 
-/// The value of a keyword. A `TypeError` names the argument, as Python does.
+/// The value of a keyword, of which `expected` is the text for an error.
 #[inline]
-fn extract<'a, 'py, T>(name: Argument<'_, 'py>, value: Argument<'a, 'py>) -> Result<T>
+fn extract<'a, 'py, T>(
+    name: Argument<'_, 'py>,
+    value: Argument<'a, 'py>,
+    expected: &str,
+) -> Result<T>
 where
     T: FromPyObject<'a, 'py, Error = PyErr>,
 {
-    through_pyo3(|| value.extract().or_else(|error| named(name, error)))
+    through_pyo3(|| value.extract().or_else(|error| unfit(name, value, expected, error)))
 }
 
 /// A tuple, and the version in it.
@@ -105,13 +110,14 @@ type Known = (Py<PyAny>, (u32, u32));
 /// The version in a tuple. A consumer passes the same tuple in each call, so the first ones are kept, with what they say.
 #[inline]
 fn max_version(name: Argument<'_, '_>, value: Argument<'_, '_>) -> Result<(u32, u32)> {
+    const EXPECTED: &str = "a tuple of two numbers, such as (1, 3)";
     static KNOWN: [Once<Known>; 3] = [const { Once::new() }; 3];
     // A tuple of ints always says the same.
     let is_int = |item: Argument<'_, '_>| item.is_exact_instance_of::<PyInt>();
     let is_constant =
         || value.cast_exact::<PyTuple>().is_ok_and(|it| it.iter_borrowed().all(is_int));
     let make = || {
-        let version = if is_constant() { extract(name, value).ok() } else { None };
+        let version = if is_constant() { extract(name, value, EXPECTED).ok() } else { None };
         Ok::<_, ()>((value.to_owned().unbind(), version.ok_or(())?))
     };
     for known in &KNOWN {
@@ -121,14 +127,24 @@ fn max_version(name: Argument<'_, '_>, value: Argument<'_, '_>) -> Result<(u32, 
             Err(()) => break,
         }
     }
-    extract(name, value)
+    extract(name, value, EXPECTED)
 }
 
+/// The error for a value of another type, or for a tuple of another length; an exception of the value's own code is
+/// raised as it is.
 #[cold]
-fn named<T>(name: Argument<'_, '_>, error: PyErr) -> Result<T> {
+fn unfit<T>(
+    name: Argument<'_, '_>,
+    value: Argument<'_, '_>,
+    expected: &str,
+    error: PyErr,
+) -> Result<T> {
     let py = name.py();
-    match error.is_instance_of::<PyTypeError>(py) {
-        true => refused(format!("argument '{}': {}", &*name, error.value(py))),
-        false => Err(error.into()),
+    let (is_type, is_value) =
+        (error.is_instance_of::<PyTypeError>(py), error.is_instance_of::<PyValueError>(py));
+    if !is_type && !is_value {
+        return Err(error.into());
     }
+    let message = format!("{}: expected {expected}, found {}", &*name, value.repr()?);
+    if is_type { refused(message) } else { Err(error_of::<PyValueError>(message).into()) }
 }
