@@ -267,6 +267,13 @@ def test_a_tensor_without_plain_memory_is_refused(what, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_nested_tensor_names_its_parts():
+    """The error was PyTorch's: "NestedTensorImpl doesn't support sizes. Please file an issue"."""
+    with pytest.raises(BufferError, match=r"found a nested one; pass .*x\.unbind\(\)"):
+        dlbridge.from_dlpack(UNUSUAL["nested"]())
+
+
 def test_a_lazily_negated_tensor_is_refused_with_a_stream():
     """A class with a hook was asked for its memory without a question for its values."""
 

@@ -4,7 +4,9 @@
 use dlbridge::protocol::table::no_memory;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyIterator, PyString, PyType};
+use pyo3::types::{
+    PyBool, PyBytes, PyCFunction, PyComplex, PyFloat, PyInt, PyIterator, PyString, PyType,
+};
 use pyo3::{Borrowed, intern};
 
 use super::exchange;
@@ -182,10 +184,19 @@ pub(super) fn explained(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> Er
     }
 }
 
-/// The exception of a producer, or one that names operators for an array without elements that JAX or PyTorch traces.
+/// The exception of a producer, or one that names the call that helps: operators for an array without elements that JAX or
+/// PyTorch traces, the parts of a nested tensor of PyTorch, which has no shape.
 #[cold]
 pub(super) fn traced(object: Borrowed<'_, '_, PyAny>, exception: PyErr) -> PyErr {
     let py = object.py();
+    let nested = object.attribute_opt(intern!(py, "is_nested"));
+    if let Ok(Some(true)) = nested.map(|it| it.map(|it| it.is(&*PyBool::new(py, true)))) {
+        let error = error_of::<PyBufferError>(
+            "expected a tensor of one shape, found a nested one; pass x.to_padded_tensor(0), or each of x.unbind()",
+        );
+        error.set_cause(py, Some(exception));
+        return error;
+    }
     match tracer(object) {
         Ok(Some(tracer)) => {
             let error = error_of::<PyTypeError>(format!(
