@@ -124,6 +124,28 @@ fn the_table_agrees_with_a_list_of_all_borrows() {
     assert!(is_empty(&TABLE));
 }
 
+/// All words of a thread's lists and of the table, while the other thread borrows, is refused, keeps and ends.
+#[test]
+fn a_thread_writes_no_word_of_another() {
+    static TABLE: Table = Table::new();
+    let [mine, other] = [(); 2].map(|()| Mine::take(&TABLE));
+    let [read, written] = [bytes(64, 8), bytes(128, 8)];
+    other.begin(&TABLE, &read, Kind::Read).expect("no other");
+    other.begin(&TABLE, &written, Kind::Write).expect("no other");
+    let words = || format!("{:?} {:?} {TABLE:?}", other.reads, other.writes);
+    let before = words();
+    assert_eq!(before.matches("state: ").count(), 2 * SLOTS, "{before}");
+    for (bytes, kind) in [(&read, Kind::Read), (&bytes(256, 8), Kind::Write)] {
+        mine.begin(&TABLE, bytes, kind).expect("granted").free();
+        let slot = mine.begin(&TABLE, bytes, kind).expect("granted");
+        end(&TABLE, TABLE.keep(mine.reads, bytes, Some(slot)), bytes);
+    }
+    for (bytes, kind) in [(&read, Kind::Write), (&written, Kind::Read), (&written, Kind::Write)] {
+        assert!(mine.begin(&TABLE, bytes, kind).is_err());
+    }
+    assert_eq!(words(), before);
+}
+
 /// Each byte counts its readers; a writer makes it negative. Returns the numbers of writers and of kept tensors in the tree.
 fn exclude_each_other(table: &'static Table, rounds: usize, before: usize) -> [usize; 2] {
     const BYTES: usize = 12;
