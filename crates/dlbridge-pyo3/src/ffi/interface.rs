@@ -7,9 +7,9 @@ use std::ffi::c_void;
 use std::ptr;
 
 use dlbridge::{DType, Device, Tensor};
-use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{Borrowed, intern};
 
 use super::acquired::Acquired;
 use super::memory::ForeignMemory;
@@ -38,8 +38,9 @@ impl<'py> Interface<'py> {
             return Err(Error::buffer(format!("{name}: expected a dict, found another object")));
         };
         let this = Self(dict);
-        let version = this.need("version")?;
-        let number = unless_refused(version.py(), version.extract::<i64>())?;
+        let py = object.py();
+        let version = this.need(intern!(py, "version"))?;
+        let number = unless_refused(py, version.extract::<i64>())?;
         if number.is_some_and(|number| versions.contains(&number)) {
             return Ok(Some(this));
         }
@@ -48,11 +49,11 @@ impl<'py> Interface<'py> {
     }
 
     /// An optional entry; None counts as missing.
-    pub(crate) fn get(&self, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn get(&self, key: &Bound<'py, PyString>) -> Result<Option<Bound<'py, PyAny>>> {
         Ok(self.0.get_item(key)?.filter(|value| !value.is_none()))
     }
 
-    pub(crate) fn need(&self, key: &str) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn need(&self, key: &Bound<'py, PyString>) -> Result<Bound<'py, PyAny>> {
         self.get(key)?.ok_or_else(|| Error::buffer(format!("{key}: expected an entry, found none")))
     }
 
@@ -67,7 +68,7 @@ impl<'py> Interface<'py> {
     }
 
     pub(crate) fn dtype(&self) -> Result<DType> {
-        let found = self.need("typestr")?;
+        let found = self.need(intern!(self.0.py(), "typestr"))?;
         match found.extract::<String>() {
             Ok(typestr) => dtype_of_typestr(&typestr),
             Err(_) => wrong("typestr", &found, "a str"),
@@ -76,7 +77,7 @@ impl<'py> Interface<'py> {
 
     /// Rejects masked arrays: a tensor has no mask.
     pub(crate) fn refuse_mask(&self) -> Result<()> {
-        match self.get("mask")? {
+        match self.get(intern!(self.0.py(), "mask"))? {
             None => Ok(()),
             Some(_) => Err(Error::buffer("mask: expected an array without a mask, found one")),
         }
@@ -85,7 +86,7 @@ impl<'py> Interface<'py> {
     /// The `data` entry if it is the pair of an address and whether to write there; `None` for an
     /// object of another kind, or nothing.
     pub(crate) fn address(&self) -> Result<Option<(usize, bool)>> {
-        let Some(found) = self.get("data")? else { return Ok(None) };
+        let Some(found) = self.get(intern!(self.0.py(), "data"))? else { return Ok(None) };
         let Ok(pair) = found.cast::<PyTuple>() else { return Ok(None) };
         // Some write 0 and 1 for the flag.
         match unless_refused(pair.py(), pair.extract::<(usize, u8)>())? {
@@ -101,8 +102,8 @@ impl<'py> Interface<'py> {
         device: Device,
         read_only: bool,
     ) -> Result<ForeignMemory> {
-        let shape = self.numbers("shape", &self.need("shape")?)?;
-        let strides = match self.get("strides")? {
+        let shape = self.numbers("shape", &self.need(intern!(self.0.py(), "shape"))?)?;
+        let strides = match self.get(intern!(self.0.py(), "strides"))? {
             Some(strides) => Some(self.numbers("strides", &strides)?),
             None => None,
         };

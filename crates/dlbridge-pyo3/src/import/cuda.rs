@@ -40,7 +40,7 @@ fn import_cuda_array_interface(
             "data: expected an address and a read-only flag, found another value",
         ));
     };
-    let work = work_before(&interface)?;
+    let work = work_before(py, &interface)?;
     let mut memory = interface.memory(pointer(address), Device::cuda(0), read_only)?;
     memory.reach()?;
     if address != 0 {
@@ -55,9 +55,9 @@ fn import_cuda_array_interface(
 
 /// The clause on `stream`: None, or a missing entry, means that nothing needs to be waited for; 0
 /// is ambiguous, and so forbidden; 1 and 2 are the default streams.
-fn work_before(interface: &Interface<'_>) -> Result<Option<Stream>> {
-    let Some(found) = interface.get("stream")? else { return Ok(None) };
-    match unless_refused(found.py(), found.extract::<i64>())? {
+fn work_before<'py>(py: Python<'py>, interface: &Interface<'py>) -> Result<Option<Stream>> {
+    let Some(found) = interface.get(intern!(py, "stream"))? else { return Ok(None) };
+    match unless_refused(py, found.extract::<i64>())? {
         Some(number) if number > 0 => found.extract::<Stream>().map(Some),
         _ => {
             wrong("stream", &found, "None, 1 (legacy default), 2 (per-thread default) or a handle")

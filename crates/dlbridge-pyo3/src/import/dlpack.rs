@@ -17,7 +17,7 @@ use pyo3::{Borrowed, intern};
 use super::{Protocol, advice, columns, cuda, fallback};
 use crate::Result;
 use crate::ffi::capsule;
-use crate::interpreter::through_pyo3;
+use crate::interpreter::{Attributes, through_pyo3};
 #[cfg(not(windows))]
 use crate::interpreter::{Keyword, Once, call_with_keyword};
 use crate::stream::Stream;
@@ -125,7 +125,7 @@ fn next(object: Borrowed<'_, '_, PyAny>, exception: &PyErr, keywords: Keywords) 
     let raised = if exception.is_instance_of::<PyBufferError>(py) {
         Raised::BufferError
     } else if exception.is_instance_of::<PyAttributeError>(py)
-        && !object.hasattr(intern!(py, "__dlpack__"))?
+        && object.attribute_opt(intern!(py, "__dlpack__"))?.is_none()
     {
         Raised::NoMethod
     } else {

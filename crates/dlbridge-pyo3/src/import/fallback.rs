@@ -76,21 +76,24 @@ fn import_array_interface(object: Borrowed<'_, '_, PyAny>) -> Result<Option<Tens
         Some((address, read_only)) => {
             (interface.memory(pointer(address), Device::CPU, read_only)?, None)
         }
-        None => within_buffer(&interface)?,
+        None => within_buffer(py, &interface)?,
     };
     interface.tensor(object, memory, buffer).map(Some)
 }
 
 /// The clause on `data` that is no pair: the memory is the buffer of that object, from `offset` on.
 /// Its size is known. (Without `data` it is the array's own buffer, which was already tried.)
-fn within_buffer(interface: &Interface<'_>) -> Result<(ForeignMemory, Option<Acquired>)> {
-    let exporter = interface.need("data")?;
+fn within_buffer<'py>(
+    py: Python<'py>,
+    interface: &Interface<'py>,
+) -> Result<(ForeignMemory, Option<Acquired>)> {
+    let exporter = interface.need(intern!(py, "data"))?;
     if !buffer::has_buffer(&exporter.get_type()) {
         return wrong("data", &exporter, "an address or an object with the buffer protocol");
     }
-    let offset = match interface.get("offset")? {
+    let offset = match interface.get(intern!(py, "offset"))? {
         None => 0,
-        Some(offset) => match unless_refused(offset.py(), offset.extract::<usize>())? {
+        Some(offset) => match unless_refused(py, offset.extract::<usize>())? {
             Some(offset) => offset,
             None => return wrong("offset", &offset, "a number of bytes"),
         },

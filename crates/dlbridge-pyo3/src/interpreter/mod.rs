@@ -291,7 +291,47 @@ impl<'py> Attributes<'py> for Bound<'py, PyAny> {
 
     #[inline(never)]
     fn attribute_opt(&self, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.getattr_opt(name)
+        let Some(look_up) = *LOOK_UP.get_or_init(find_look_up) else {
+            return self.getattr_opt(name);
+        };
+        let mut attribute = ptr::null_mut();
+        // SAFETY: attached, an object and a name; the place is ours (F1, F2).
+        unsafe { look_up(self.as_ptr(), name.as_ptr(), &mut attribute) };
+        // SAFETY: a new reference, or null with or without an exception set (F3).
+        unsafe { found(self.py(), attribute) }
+    }
+}
+
+/// Stores an attribute; null if there is none, for which it makes no exception, or with an exception set.
+type LookUp = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyObject,
+    *mut *mut ffi::PyObject,
+) -> c_int;
+
+/// The function of the Python in this process. The limited API has one from 3.13 on; making the exception, and
+/// dropping it, takes ten times as long.
+static LOOK_UP: OnceLock<Option<LookUp>> = OnceLock::new();
+
+#[cold]
+fn find_look_up() -> Option<LookUp> {
+    // The first since 3.13, the second until then.
+    let function =
+        symbol(c"PyObject_GetOptionalAttr").or_else(|| symbol(c"_PyObject_LookupAttr"))?;
+    // SAFETY: both have this type (F5).
+    Some(unsafe { mem::transmute::<NonNull<c_void>, LookUp>(function) })
+}
+
+/// An object that may be missing.
+///
+/// # Safety
+///
+/// The pointer is a new reference, or null with or without an exception set.
+unsafe fn found(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Option<Bound<'_, PyAny>>> {
+    // SAFETY: a new reference or null: the caller's duty.
+    match unsafe { Bound::from_owned_ptr_or_opt(py, object) } {
+        Some(object) => Ok(Some(object)),
+        None => PyErr::take(py).map_or(Ok(None), Err),
     }
 }
 
@@ -308,10 +348,8 @@ pub(crate) fn imported_module<'py>(
     // SAFETY: attached, and a name (F1, F2).
     let module = unsafe { PyImport_GetModule(name.as_ptr()) };
     // SAFETY: a new reference, or null with or without an exception set (F3).
-    match unsafe { Bound::from_owned_ptr_or_opt(py, module) } {
-        Some(module) => Ok(Some(module).filter(|module| !module.is_none())),
-        None => PyErr::take(py).map_or(Ok(None), Err),
-    }
+    let module = unsafe { found(py, module) }?;
+    Ok(module.filter(|module| !module.is_none()))
 }
 
 /// A module, imported if it is not yet. (PyO3's `import` calls Python's `__import__` each time.)
