@@ -1,6 +1,7 @@
 """The public calls of the package, and what a NumPy user writes for the same."""
 
 import pickle
+import sys
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter, getitem, methodcaller
@@ -131,4 +132,11 @@ def calls() -> dict[str, tuple[Call, Call | None]]:
         rows[name] = both(attrgetter(name))
     for name in OWN_ATTRIBUTES.split():
         rows[name] = (attrgetter(name), (t,)), None
+    if torch := sys.modules.get("torch"):
+        own_x = torch.zeros(2, 3)
+        rows["from_dlpack(torch)"] = (
+            (dlbridge.from_dlpack, (own_x,)),
+            (torch.from_dlpack, (own_x,)),
+        )
+        rows["torch.from_dlpack"] = (torch.from_dlpack, (own,)), (torch.from_dlpack, (own_x,))
     return rows
