@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use dlbridge::ffi::{assume_legacy, from_owner_at, into_exclusive_zeroed, keep_alive};
-use dlbridge::{ArcTensor, DType, Device, Flags, MAX_NDIM, Tensor, layout};
+use dlbridge::ffi::{assume_class, assume_legacy, from_owner_at, keep_alive};
+use dlbridge::{Access, ArcTensor, DType, Device, Flags, MAX_NDIM, Tensor, layout};
 use pyo3::exceptions::PyValueError;
 
 use crate::error::error_of;
@@ -246,6 +246,15 @@ pub(crate) fn exclusive_on_device(tensor: Tensor) -> Result<Tensor> {
     if device.is_host_accessible() {
         return Err(Error::buffer(format!("device: expected memory of a GPU, found {device}")));
     }
+    if tensor.is_read_only() {
+        return Err(dlbridge::Error::ReadOnly.into());
+    }
+    if !tensor.is_contiguous() {
+        let (shape, strides) = (tensor.shape(), tensor.strides());
+        let message =
+            format!("strides: expected contiguous memory, found {strides:?} for shape {shape:?}");
+        return Err(Error::buffer(message));
+    }
     // SAFETY: an allocator's memory is new (T10), and no code of the host reads or writes it.
-    Ok(unsafe { into_exclusive_zeroed(tensor) }?)
+    Ok(unsafe { assume_class(tensor, Access::Exclusive) })
 }

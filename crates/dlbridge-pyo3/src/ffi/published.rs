@@ -18,6 +18,7 @@ use pyo3::types::{PyCapsule, PyType};
 
 use super::capsule::{adopt, release_rejected};
 use super::class::inherited;
+use super::memory::exclusive_on_device;
 use super::stream::Stream;
 use super::table::is_ours;
 use crate::error::{error_of, is_refusal};
@@ -159,8 +160,7 @@ impl<'a, 'py> Published<'a, 'py> {
                 found.0, found.1, found.2
             )));
         }
-        // SAFETY: an allocator's tensor is new, its caller's alone and writable (T10).
-        Ok(Some(unsafe { dlbridge::ffi::into_exclusive_zeroed(tensor) }?))
+        exclusive_on_device(tensor).map(Some)
     }
 
     /// The current stream of the table's framework; `None` if the table failed.

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use dlbridge::ffi::{assume_class, from_owner_at, into_exclusive_zeroed, raw_fields};
+use dlbridge::ffi::{assume_class, from_owner_at, raw_fields};
 use dlbridge::{Access, DType, Device, Flags, Tensor, layout};
 
 use pyo3::exceptions::PyMemoryError;
@@ -122,7 +122,7 @@ pub(crate) fn allocate(dtype: DType, shape: &[i64], device: Device) -> Result<Te
     // SAFETY: the bytes from `start` on, which nothing else has (R7).
     let tensor = unsafe { from_owner_at(memory, layout, at, Flags::NONE) }?;
     // SAFETY: the same.
-    Ok(unsafe { into_exclusive_zeroed(tensor) }?)
+    Ok(unsafe { assume_class(tensor, Access::Exclusive) })
 }
 
 impl Driver {
