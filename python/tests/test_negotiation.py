@@ -7,7 +7,6 @@ import enum
 import inspect
 import itertools
 import sys
-import traceback
 
 import numpy as np
 import pytest
@@ -144,10 +143,8 @@ def test_an_unknown_keyword_is_a_type_error(tensor):
     "keywords", [{"max_version": "1.0"}, {"max_version": 1}, {"copy": "yes"}, {"dl_device": "cpu"}]
 )
 def test_a_value_of_the_wrong_type_names_its_argument(tensor, keywords):
-    with pytest.raises(TypeError) as raised:
+    with pytest.raises(TypeError, match=f"^{next(iter(keywords))}: expected "):
         tensor.__dlpack__(**keywords)
-    # PyO3 names the argument in a note, which exceptions have since 3.11.
-    assert f"'{next(iter(keywords))}'" in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.parametrize("max_version", [None, (1, 0)])
