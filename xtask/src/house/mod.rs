@@ -10,7 +10,7 @@ mod rooms;
 mod rules;
 
 use anyhow::Result;
-use pulldown_cmark::{Event, Parser, Tag};
+use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use crate::shell::{LIBRARIES, files, line_of, report, root};
 use crate::workspace;
@@ -42,6 +42,7 @@ pub(crate) fn check() -> Result<()> {
             findings.extend(names.check(name, text));
             findings.extend(notes::ranges(name, text, &listed));
             findings.extend(relative_links(name, text));
+            findings.extend(loose_rows(name, text));
         } else {
             findings.extend(names.check(name, &names::head(text)));
             findings.extend(names.check_files(name, text));
@@ -90,9 +91,27 @@ fn relative_links(name: &str, text: &str) -> Vec<String> {
     relative.map(told).collect()
 }
 
+/// Rows that a blank line cut off their table: a browser shows them as a paragraph with bars.
+fn loose_rows(name: &str, text: &str) -> Vec<String> {
+    let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
+    let starts = events.filter_map(|(event, place)| {
+        (event == Event::Start(Tag::Paragraph) && text[place.clone()].starts_with('|'))
+            .then_some(place.start)
+    });
+    starts.map(|at| format!("{name}:{}: a row that is in no table", line_of(text, at))).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::relative_links;
+    use super::{loose_rows, relative_links};
+
+    #[test]
+    fn a_row_has_a_table() {
+        let table = "| a | b |\n| --- | --- |\n| 1 | 2 |\n";
+        assert!(loose_rows("a.md", &format!("{table}\n{table}")).is_empty());
+        let cut = format!("{table}\n| 3 | 4 |\n| 5 | 6 |\n");
+        assert_eq!(loose_rows("a.md", &cut), ["a.md:5: a row that is in no table"]);
+    }
 
     #[test]
     fn a_packed_page_has_no_relative_link() {
