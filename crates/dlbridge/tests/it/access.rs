@@ -262,3 +262,32 @@ fn a_guard_that_lends_another_array_each_time_is_described_as_it_was_borrowed() 
         assert!(made.is_err());
     }
 }
+
+#[test]
+fn a_refusal_names_the_call_that_helps() {
+    fn message<T>(result: Result<T, Error>) -> String {
+        result.err().expect("refused").to_string()
+    }
+    let transposed = Tensor::from(VALUES.to_vec()).reshape([2, 2]).expect("as many").transpose();
+    assert_eq!(
+        message(transposed.as_slice::<i32>()),
+        "strides: axis 0: expected 2 for contiguous memory, found 1; use view(), or copy with \
+         to_contiguous()"
+    );
+    let shared = Tensor::from(VALUES.to_vec()).into_shared();
+    assert_eq!(
+        message(shared.as_slice::<i32>()),
+        "access: expected memory that does not change, found shared memory, which another language \
+         may write; use view(), copy with to_contiguous(), or vouch for it with assume_frozen()"
+    );
+    let mut frozen = Tensor::from(Arc::<[i32]>::from(VALUES));
+    assert_eq!(
+        message(frozen.view_mut::<i32>()),
+        "access: expected writable memory, found read-only memory; copy with to_contiguous() to write"
+    );
+    assert_eq!(
+        message(frozen.into_raw_legacy()),
+        "version: expected 1.0 or newer, which marks memory read-only, found the legacy descriptor; \
+         export with into_raw(), or copy with to_contiguous()"
+    );
+}
