@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use dlbridge::Tensor;
+use dlbridge::{Element, Tensor, View};
 use pyo3::Borrowed;
 #[cfg(type_hints)]
 use pyo3::inspect::PyStaticExpr;
@@ -85,6 +85,16 @@ impl PyTensor {
     #[inline]
     pub fn new(source: impl IntoTensor) -> Self {
         Self(BorrowedMemory::unborrowed(source.into_tensor()))
+    }
+
+    /// As [`Tensor::view`], with an error that a `?` converts in a `PyResult` as well.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tensor::view`].
+    #[inline(always)]
+    pub fn view<T: Element>(&self) -> crate::Result<View<'_, T>> {
+        Ok(self.0.tensor().view()?)
     }
 
     /// Returns the tensor. That of an argument borrows the memory to read for as long as Rust has it or a part

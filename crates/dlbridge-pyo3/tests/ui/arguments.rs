@@ -1,4 +1,5 @@
-//! 58 programs, 35 with a cure in the message: arguments and results that do not fit their functions.
+//! 57 programs, 35 with a cure in the message: arguments and results that do not fit their functions.
+//! One more, `result::sum`, compiles now.
 
 #![allow(dead_code)]
 
@@ -67,14 +68,14 @@ mod half {
 }
 
 mod result {
-    //! A function that uses `?` on errors of tensors returns `dlbridge_pyo3::Result`.
+    //! The error of `PyTensor::view` converts in a `PyResult`.
 
     use dlbridge_pyo3::PyTensor;
     use pyo3::prelude::*;
 
     #[pyfunction]
     fn sum(x: PyTensor) -> PyResult<f64> {
-        Ok(x.view::<f64>()?.iter().sum()) //~ E0277
+        Ok(x.view::<f64>()?.iter().sum())
     }
 }
 

@@ -1,4 +1,4 @@
-//! 9 programs, 6 with a cure in the message: what does not compile of the programs in `natural/main.rs`.
+//! 7 programs, 5 with a cure in the message: what does not compile of the programs in `natural/main.rs`.
 #![allow(dead_code)]
 
 use dlbridge::{SharedTensor, Tensor}; //~ E0432
@@ -19,10 +19,6 @@ fn rows_and_columns(x: PyTensorOf<f64, 2>) -> (i64, i64) {
     (*n, *m)
 }
 
-fn row_sum(x: PyTensorOf<f64, 2>, i: usize) -> Result<f64> {
-    Ok(x.view().row(i)?.iter().sum()) //~ E0599 cure: `rows`
-}
-
 fn double(mut x: PyTensorMut<f64>) {
     for value in x.view_mut().iter_mut() { //~ E0277 cure: view.map_inplace(...)
         *value *= 2.0;
@@ -36,11 +32,6 @@ fn determinant(x: PyTensorOf<f64, 2>) -> Result<f64> {
 
 fn halved<'py>(x: PyTensorOf<f64>) -> Result<Bound<'py, PyAny>> {
     x.to_caller(x.view().map_to_tensor(|value| value / 2.0)?) //~ E0277 cure: CallerArray<'py, T, N>
-}
-
-fn mean(x: PyTensor) -> PyResult<f64> {
-    let x = x.view::<f64>()?; //~ E0277
-    Ok(x.iter().sum::<f64>() / x.len() as f64)
 }
 
 #[pyclass]

@@ -77,6 +77,11 @@ impl<'a> Runs<'a> {
         let block = block_start(self.shape, self.strides, run / self.rows);
         block + (run % self.rows) as isize * self.row_step
     }
+
+    /// The offset of an element, by its number.
+    pub(crate) fn offset(&self, number: usize) -> isize {
+        self.start_of(number / self.run.len) + (number % self.run.len) as isize * self.run.step
+    }
 }
 
 /// Elements by their numbers in row-major order, for loops that threads share.
@@ -113,11 +118,6 @@ impl<'a> Runs<'a> {
             whole.run.start = whole.start_of(whole.next);
         }
         (front, whole, back)
-    }
-
-    /// The offset of an element.
-    pub(crate) fn offset(&self, number: usize) -> isize {
-        self.piece(number / self.run.len, number % self.run.len..0).start
     }
 
     fn piece(&self, run: usize, range: Range<usize>) -> Run {

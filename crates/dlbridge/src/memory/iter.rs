@@ -329,10 +329,7 @@ impl<'a, T: Element> RowElements<'a, T> {
         let starts = Runs::new(&[], &[], 0);
         Self { elements, row, starts, at: 0, left, step: 0 }
     }
-}
 
-#[cfg(feature = "rayon")]
-impl<'a, T: Element> RowElements<'a, T> {
     /// A row by its number.
     ///
     /// # Panics

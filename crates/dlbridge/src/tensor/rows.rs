@@ -28,6 +28,30 @@ impl<'a, T: Element> View<'a, T> {
         Rows(RowElements::new(self.elements, 1))
     }
 
+    /// The row at an index, counted as [`rows`](Self::rows) counts them.
+    ///
+    /// ```
+    /// # use dlbridge::{Parts, Tensor};
+    /// let tensor = Tensor::from([1, 2, 3, 4]).reshape([2, 2])?;
+    /// assert_eq!(tensor.view::<i32>()?.row(1)?.to_vec(), [3, 4]);
+    /// assert!(tensor.view::<i32>()?.row(2).is_err());
+    /// # Ok::<(), dlbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Part`](Error::Part) if there are fewer rows.
+    pub fn row(&self, index: usize) -> Result<View<'a, T>, Error> {
+        let rows = RowElements::new(self.elements, 1);
+        if index < rows.len() {
+            return Ok(View { elements: rows.row(index) });
+        }
+        Err(Error::part(
+            ErrorKind::Index,
+            format_args!("expected a row below {}, found {index}", rows.len()),
+        ))
+    }
+
     /// The elements at each index of the first axis, as views of the other axes.
     ///
     /// ```

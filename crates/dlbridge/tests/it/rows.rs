@@ -24,10 +24,15 @@ proptest! {
             let row = rows.next().expect("a row for each index");
             prop_assert_eq!(rows.len(), left);
             prop_assert_eq!(row.shape(), [extent]);
+            let by_number = view.row(outer as usize - 1 - left).expect("a row");
+            prop_assert_eq!(by_number.shape(), [extent]);
+            prop_assert_eq!(by_number.to_vec(), row.to_vec());
             prop_assert!(row.iter().eq((0..extent as usize).map(|i| row.get([i]).expect("inside"))));
             all.extend(row.to_vec());
         }
         prop_assert!(rows.next().is_none() && rows.next().is_none());
+        let kind = view.row(outer as usize).map(drop).map_err(|error| error.kind());
+        prop_assert_eq!(kind, Err(ErrorKind::Index));
         prop_assert_eq!(all, view.to_vec());
         let columns: Vec<i64> = view.transpose().rows().flat_map(|row| row.to_vec()).collect();
         prop_assert_eq!(columns, view.transpose().to_vec());

@@ -1,5 +1,5 @@
 //! 30 programs that an author who knows rust-numpy, ndarray, NumPy and PyTorch writes by analogy, chosen before any of them was
-//! compiled. 21 compile, and run here; the other 9 are in `../natural.rs`, with what the compiler says.
+//! compiled. 23 compile, and run here; the other 7 are in `../natural.rs`, with what the compiler says.
 
 use std::collections::HashMap;
 
@@ -63,6 +63,17 @@ fn at(x: PyTensorOf<f64, 2>, i: usize, j: usize) -> Option<f64> {
 fn row_sums(x: PyTensorOf<f64, 2>) -> PyTensor {
     let sums: Vec<f64> = x.view().rows().map(|row| row.iter().sum()).collect();
     PyTensor::new(sums)
+}
+
+#[pyfunction]
+fn row_sum(x: PyTensorOf<f64, 2>, i: usize) -> Result<f64> {
+    Ok(x.view().row(i)?.iter().sum())
+}
+
+#[pyfunction]
+fn mean(x: PyTensor) -> PyResult<f64> {
+    let x = x.view::<f64>()?;
+    Ok(x.iter().sum::<f64>() / x.len() as f64)
 }
 
 #[pyfunction]
@@ -150,8 +161,8 @@ dlbridge_operators::operator! {
 mod natural {
     #[pymodule_export]
     use super::{
-        arange, argmax, at, clear, doubled, eye, first, full, length, normalise, number_rows, put,
-        row_sums, same, sorted_values, sum_of_any, sums, total, trace, zeros,
+        arange, argmax, at, clear, doubled, eye, first, full, length, mean, normalise, number_rows,
+        put, row_sum, row_sums, same, sorted_values, sum_of_any, sums, total, trace, zeros,
     };
 }
 
@@ -166,7 +177,8 @@ assert back(zeros(1, 2)) == [[0, 0]] and back(full(1, 2, 1.5)) == [[1.5, 1.5]]
 assert back(arange(3)) == [0, 1, 2] and back(eye(2)) == [[1, 0], [0, 1]]
 assert trace(x[:, :2]) == 6 and at(x, 1, 2) == 6 and at(x, 2, 0) is None
 assert back(sorted_values(x[0, ::-1])) == [1, 2, 3] and total(x) == 21
-assert back(row_sums(x)) == [6, 15] and argmax(x[1]) == 2 and first(x[1]) == 4
+assert back(row_sums(x)) == [6, 15] and row_sum(x, 1) == 15 and mean(x) == 3.5
+assert argmax(x[1]) == 2 and first(x[1]) == 4
 clear(x[0]); put(x, 0, 1, 3.0)
 assert x.tolist() == [[0, 3, 0], [4, 5, 6]]
 number_rows(x)
