@@ -146,6 +146,28 @@ markers! {
 }
 
 /// Constraints of an argument to write: [`Writable`], or a tuple that ends with it.
+///
+/// A marker of one's own has [`WRITABLE`](Constraint::WRITABLE) as well. Without it the argument is borrowed to read, and what
+/// writes does not compile:
+///
+/// ```compile_fail,E0080
+/// # use dlbridge_pyo3::{Constraint, Metadata, PyTensorOf, ToWrite};
+/// struct Mine;
+///
+/// impl Constraint for Mine {
+///     fn is_met(_: Metadata<'_>) -> bool {
+///         true
+///     }
+///
+///     fn name(_: &mut String) {}
+/// }
+///
+/// impl ToWrite for Mine {}
+///
+/// let mut x = PyTensorOf::<f32, 1, Mine>::new(dlbridge::Tensor::from(vec![1.0_f32]))?;
+/// x.view_mut();
+/// # Ok::<(), dlbridge_pyo3::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "an argument that is written has the constraint `Writable`",
     label = "the argument is to be read, or has another constraint behind `Writable`",

@@ -189,7 +189,17 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     where
         C: ToWrite,
     {
-        self.memory.view_mut().unwrap_or_else(|error| error.impossible())
+        self.to_write().view_mut().unwrap_or_else(|error| error.impossible())
+    }
+
+    /// The memory, which is borrowed to write, or which no other tensor has.
+    #[inline(always)]
+    pub(super) fn to_write(&mut self) -> &mut BorrowedMemory
+    where
+        C: ToWrite,
+    {
+        const { assert!(C::WRITABLE, "a constraint with `ToWrite` has `const WRITABLE: bool = true`") };
+        &mut self.memory
     }
 
     /// The extents, outermost axis first. Does not compile for [`ANY_NDIM`]; use
