@@ -89,20 +89,13 @@ pub(crate) enum Command {
     },
 }
 
-/// What `ci` runs beside everything else.
+/// The steps of `ci` that have a process of their own.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Part {
     /// Installs what tests need, while lint compiles.
     Install,
     /// Another Python and another Rust, which build into folders of their own.
     Others,
-}
-
-impl Part {
-    /// The command that runs it.
-    pub(crate) fn command(self) -> [&'static str; 3] {
-        ["ci", "--part", if matches!(self, Self::Install) { "install" } else { "others" }]
-    }
 }
 
 /// Arguments of tests.

@@ -98,7 +98,7 @@ fn check(venv: &Venv, write: bool) -> Result<()> {
     }
     let (bare, package) = (target().join("bench/bare"), target().join("bench/package"));
     let (own, wheel) = (venv.python()?, venv.build_wheel("python", RELEASE)?);
-    // Not into `.venv`: where this runs beside tests, they install a wheel there.
+    // Tests that run at the same time install their wheel into `.venv`, so this one has a folder of its own.
     venv.sh.remove_path(&package)?;
     let install = "-m pip install --quiet --no-deps --target".split(' ');
     cmd!(venv.sh, "{own} {install...} {package} {wheel}").run()?;

@@ -72,19 +72,22 @@ fn run(command: Command) -> Result<()> {
 }
 
 /// What CI runs, on a machine with nothing but cargo and Python. A check that fails does not keep the
-/// tests from running. What waits for the network or has one thread runs beside what compiles.
+/// tests from running. Steps that wait for the network, or use one core, run at the same time as those that compile.
 fn ci(steps: &mut Steps) -> Result<()> {
     let venv = Venv::ready(&lint::sets()?)?;
-    steps.beside(&Part::Others.command())?;
+    steps.beside(&["ci", "--part", "others"])?;
     lint::quick(steps, &venv);
-    steps.beside(&Part::Install.command())?;
+    steps.beside(&INSTALL)?;
     let linted = lint::compiled(steps, &venv);
-    steps.wait(&Part::Install.command())?;
+    steps.wait(&INSTALL)?;
     // Counts of instructions do not depend on what else runs.
     steps.beside(&["bench", "--check"])?;
     steps.beside(&["test", "julia"])?;
     test::everything(steps).and(linted)
 }
+
+/// The part of [`ci`] that installs the Python packages of the tests.
+const INSTALL: [&str; 3] = ["ci", "--part", "install"];
 
 /// Installs the Python packages of the tests. Without one, its tests are skipped: `DLBRIDGE_REQUIRE=install` makes that fail.
 fn install(steps: &mut Steps) -> Result<()> {
