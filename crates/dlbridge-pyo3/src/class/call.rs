@@ -130,8 +130,8 @@ fn max_version(name: Argument<'_, '_>, value: Argument<'_, '_>) -> Result<(u32, 
     extract(name, value, EXPECTED)
 }
 
-/// The error for a value of another type, or for a tuple of another length; an exception of the value's own code is
-/// raised as it is.
+/// The error for a value of another type, or for a tuple of another length. An exception that the value's own code raised is
+/// not replaced.
 #[cold]
 fn unfit<T>(
     name: Argument<'_, '_>,

@@ -177,7 +177,7 @@ impl<'a, 'py> Published<'a, 'py> {
 /// The current stream of a table for a device; `None` if the table has none, or failed. PyTorch's needs no interpreter.
 pub(super) fn stream_of(table: &DLPackExchangeAPI, device: Device) -> Option<*mut c_void> {
     let current_work_stream = table.current_work_stream?;
-    // Some leave it as it is where they mean the default stream.
+    // Some frameworks write no handle where they mean the default stream.
     let (mut handle, kind) = (ptr::null_mut(), DLDeviceType(device.kind.0));
     // SAFETY: a callback of a type's own table, and a place for the answer (F5).
     let status =

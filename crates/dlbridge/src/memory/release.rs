@@ -205,7 +205,7 @@ pub(super) fn may_delete() -> bool {
     kept().is_none_or(|binding| (binding.may_delete)())
 }
 
-/// Passes a handle that is no longer bound to the binding.
+/// Gives the binding a handle that is bound no longer.
 #[cold]
 pub(super) fn release(handle: Handle) {
     let tensor = DeferredDrop(handle);

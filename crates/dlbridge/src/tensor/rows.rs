@@ -422,8 +422,8 @@ pub trait ByReference {
 }
 
 impl<T: Element> ViewMut<'_, T> {
-    /// Does not compile, because no reference to an element is handed out: use [`map_inplace`](Self::map_inplace). It is here for
-    /// the compiler's message.
+    /// Does not compile, because a view gives no references to its elements: use [`map_inplace`](Self::map_inplace). The
+    /// compiler's message says so.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T>
     where
         Self: ByReference,

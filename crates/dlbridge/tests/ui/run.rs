@@ -1,7 +1,7 @@
 //! Programs that must not compile: each file of a package's folder, or each module of it, is one misuse. A comment
 //! `//~ E0505` ends each line that the compiler refuses, with the codes of its errors; `error` is one without a code.
-//! `messages.txt` has the words that are ours: a message, and below it what stands beside it. `cure: TEXT` behind the codes is
-//! what the error says to write instead; where a file has cures, its first line counts its programs and those.
+//! `messages.txt` has the messages that this project writes, each with its labels and notes below it. `cure: TEXT` behind the
+//! codes is what the error says to write instead. Where a file has cures, its first line counts its programs and its cures.
 //! `dlbridge-ui` and `dlbridge-pyo3-ui` run it, each over its own folder. Misuse that only shows at run time is in
 //! `it/aliasing.rs`, `it/access.rs` and `borrows_misuse.rs`.
 //!
@@ -73,7 +73,7 @@ fn says(error: &Value, block: &str) -> bool {
     words.next().is_some_and(|first| error["message"] == first) && words.all(has)
 }
 
-/// Whether an error tells its reader `text`: in its message, beside it, in a label or in a replacement.
+/// Whether an error has `text` in its message, in a note, in a label or in a replacement.
 fn tells(error: &Value, text: &str) -> bool {
     let has = |value: &Value| value.as_str().is_some_and(|it| it.contains(text));
     let in_spans = |error: &Value| {
