@@ -122,7 +122,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         if !self.is_fortran() {
             return self.as_slice_mut();
         }
-        let elements = self.to_write().exclusive(PhantomData::<C>)?.transpose();
+        let elements = self.memory_mut().exclusive(PhantomData::<C>)?.transpose();
         elements.into_as().map_err(Error::of_writing)
     }
 
@@ -178,7 +178,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         T: Plain,
         C: Promised + ToWrite,
     {
-        self.to_write().slice_mut(PhantomData::<C>)
+        self.memory_mut().slice_mut(PhantomData::<C>)
     }
 
     /// The elements as a mutable array of another crate. Does not compile without the constraint
@@ -192,7 +192,7 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
         V: TryFrom<TensorMut<'a>, Error = dlbridge::Error>,
         C: Promised + ToWrite,
     {
-        self.to_write().exclusive(PhantomData::<C>)?.into_as().map_err(Error::of_writing)
+        self.memory_mut().exclusive(PhantomData::<C>)?.into_as().map_err(Error::of_writing)
     }
 }
 
@@ -236,6 +236,6 @@ impl<const N: usize, C: Constraint> PyTensorOf<bool, N, C> {
     where
         C: Promised + ToWrite,
     {
-        self.to_write().bools_mut(PhantomData::<C>)
+        self.memory_mut().bools_mut(PhantomData::<C>)
     }
 }

@@ -189,12 +189,12 @@ impl<T: Element, const N: usize, C: Constraint> PyTensorOf<T, N, C> {
     where
         C: ToWrite,
     {
-        self.to_write().view_mut().unwrap_or_else(|error| error.impossible())
+        self.memory_mut().view_mut().unwrap_or_else(|error| error.impossible())
     }
 
     /// The memory, which is borrowed to write, or which no other tensor has.
     #[inline(always)]
-    pub(super) fn to_write(&mut self) -> &mut BorrowedMemory
+    pub(super) fn memory_mut(&mut self) -> &mut BorrowedMemory
     where
         C: ToWrite,
     {
